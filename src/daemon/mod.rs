@@ -1,0 +1,1 @@
+//! Floor 8: compose the parts, start in order, recover, stop in reverse.

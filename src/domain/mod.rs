@@ -1,0 +1,23 @@
+//! Floor 0: the nouns of the glossary and their legal states. No I/O, no async, no clock.
+
+mod decision;
+mod delivery;
+mod event;
+mod link;
+mod notice;
+mod secret;
+mod session;
+mod turn;
+mod units;
+mod work_item;
+
+pub use decision::{Assignment, Decision, Outcome};
+pub use delivery::{Delivery, DeliverySeq, Receipt, Source};
+pub use event::{Association, Author, Event, Fact, Nature, Person, Repository, Subject, SubjectKind};
+pub use link::{Link, LinkKind, Node};
+pub use notice::{Notice, NoticeId, NoticeState};
+pub use secret::Secret;
+pub use session::{Attention, Session, SessionKey, SessionStatus};
+pub use turn::{Failure, FailureKind, Turn, TurnId, TurnOutcome, TurnState, Usage};
+pub use units::{Size, Span};
+pub use work_item::{ParseError, RepoName, Target, WorkItem};

@@ -1,0 +1,1 @@
+//! Floor 6: one protocol each, translated to or from the engine.

@@ -1,0 +1,1 @@
+//! Floor 2: proven bytes to a delivery, a delivery to an event.

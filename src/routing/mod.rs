@@ -1,0 +1,1 @@
+//! Floor 2: events to decisions, notices to prompts. Pure.

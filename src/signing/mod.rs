@@ -1,0 +1,24 @@
+//! Floor 1: prove who sent bytes. The only maker of [`Verified`].
+
+mod github;
+
+pub use github::{Error, github_signature, sign_github, verify_github};
+
+/// Bytes whose sender is proven, and by which secret.
+#[derive(Clone, Copy, Debug)]
+pub struct Verified<'a> {
+    bytes: &'a [u8],
+    secret: usize,
+}
+
+impl<'a> Verified<'a> {
+    /// The proven bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Which of the configured secrets proved them, counted from 0: above 0 while a rotation is under way.
+    pub fn secret(&self) -> usize {
+        self.secret
+    }
+}
