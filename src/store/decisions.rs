@@ -1,0 +1,126 @@
+//! Decisions: kept together with the notices they make and the links they teach, in one transaction.
+
+use jiff::Timestamp;
+use rusqlite::params;
+
+use super::db::millis;
+use super::{Db, Error};
+use crate::domain::{Decision, DeliverySeq, Event, LinkKind, NoticeState, Outcome, SessionKey};
+
+impl Db {
+    /// Records what was decided about a delivery and puts its notices into their inboxes.
+    pub fn record_decision(
+        &self,
+        seq: DeliverySeq,
+        event: &Event,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let text = serde_json::to_string(decision).map_err(|error| Error::content("decision", error))?;
+        let queued = decision.outcome == Outcome::Queued;
+        // Only what will be told is needed again soon; everything else can be read anew from the body.
+        let read = if queued {
+            Some(serde_json::to_string(event).map_err(|error| Error::content("event", error))?)
+        } else {
+            None
+        };
+        self.execute(
+            "record a decision",
+            "UPDATE deliveries SET outcome = ?2, reason = ?3, action = ?4, repository = ?5, decision = ?6, read = ?7
+             WHERE seq = ?1",
+            params![
+                seq.0,
+                decision.outcome.as_str(),
+                decision.reason,
+                event.action,
+                event.repository.as_ref().map(|r| r.name.to_string()),
+                text,
+                read
+            ],
+        )?;
+        self.learn_from(seq, event, now)?;
+        for assignment in &decision.assignments {
+            self.notify(seq, event, &assignment.session, &assignment.work_item.to_string(), &assignment.how, now)?;
+        }
+        if queued { self.settle(seq) } else { Ok(()) }
+    }
+
+    /// Records that a delivery cannot be read, which ends its way.
+    pub fn record_unreadable(&self, seq: DeliverySeq, reason: &str) -> Result<(), Error> {
+        self.execute(
+            "record a decision",
+            "UPDATE deliveries SET outcome = 'filtered', reason = ?2 WHERE seq = ?1",
+            params![seq.0, reason],
+        )
+        .map(|_| ())
+    }
+
+    fn learn_from(&self, seq: DeliverySeq, event: &Event, now: Timestamp) -> Result<(), Error> {
+        if let Some(repository) = &event.repository {
+            self.learn_name(repository, seq)?;
+        }
+        // A pull request's own event shows its whole text: closing words that have gone count no more.
+        if event.name == "pull_request"
+            && let Some(subject) = event.subjects.first()
+        {
+            self.forget(&subject.node, LinkKind::Closes)?;
+        }
+        for link in &event.links {
+            self.learn(link, now)?;
+        }
+        Ok(())
+    }
+
+    /// Puts one notice into an inbox, unless this happening has been put there before.
+    fn notify(
+        &self,
+        seq: DeliverySeq,
+        event: &Event,
+        session: &SessionKey,
+        work_item: &str,
+        how: &str,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        self.execute(
+            "note the time of a session's last event",
+            "INSERT INTO session_states (session, last_event_at) VALUES (?1, ?2)
+             ON CONFLICT DO UPDATE SET last_event_at = excluded.last_event_at",
+            params![session.0, millis(now)],
+        )?;
+        let added = self.execute(
+            "put a notice into an inbox",
+            "INSERT INTO notices (session, seq, fingerprint, work_item, how, state, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'waiting', ?6) ON CONFLICT (session, fingerprint) DO NOTHING",
+            params![session.0, seq.0, event.fingerprint, work_item, how, millis(now)],
+        )?;
+        if added == 1 {
+            return Ok(());
+        }
+        let Some((first, state)) = self.one(
+            "look a notice up",
+            "SELECT seq, state FROM notices WHERE session = ?1 AND fingerprint = ?2",
+            params![session.0, event.fingerprint],
+            |row| Ok((DeliverySeq(row.get(0)?), row.get::<_, String>(1)?)),
+        )?
+        else {
+            return Err(Error::content("notice", "it conflicts with a row that is not there"));
+        };
+        if state == NoticeState::Failed.as_str() {
+            // The same happening under a new id is another chance for what has failed.
+            self.execute(
+                "take a failed notice up again",
+                "UPDATE notices SET seq = ?3, state = 'waiting', attempts = 0, reason = NULL
+                 WHERE session = ?1 AND fingerprint = ?2",
+                params![session.0, event.fingerprint, seq.0],
+            )?;
+            return Ok(());
+        }
+        let delivery = self.delivery_row(first)?.map_or_else(|| first.to_string(), |row| row.delivery);
+        self.execute(
+            "record a decision",
+            "UPDATE deliveries SET outcome = 'filtered', reason = ?2 WHERE seq = ?1",
+            params![seq.0, format!("{session} has this happening already, from delivery {delivery}")],
+        )
+        .map(|_| ())
+    }
+}

@@ -1,0 +1,200 @@
+//! The tables, in numbered migrations, and how a connection is set up.
+//!
+//! Changing a table means a new entry in [`MIGRATIONS`]; an entry that has been released is never edited.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+
+use super::{Access, Db, Error};
+
+const MIGRATIONS: &[&str] = &[r"
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+
+    -- The journal. `seq` is the cursor; (source, id) is the receipt.
+    CREATE TABLE deliveries (
+        seq         INTEGER PRIMARY KEY AUTOINCREMENT,
+        source      TEXT    NOT NULL,
+        id          TEXT    NOT NULL,
+        event       TEXT    NOT NULL,
+        received_at INTEGER NOT NULL,
+        body_size   INTEGER NOT NULL,
+        outcome     TEXT    NOT NULL,
+        reason      TEXT    NOT NULL,
+        action      TEXT,
+        repository  TEXT,
+        decision    TEXT,
+        read        TEXT,
+        UNIQUE (source, id)
+    ) STRICT;
+    CREATE INDEX deliveries_undecided ON deliveries (seq) WHERE outcome = 'pending';
+    CREATE INDEX deliveries_age ON deliveries (received_at);
+
+    -- Bodies as received, zstd: apart, so that lists do not page through them and retention can drop them first.
+    CREATE TABLE bodies (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+
+    -- Inboxes. (session, fingerprint): one happening is told once to one session.
+    CREATE TABLE notices (
+        id          INTEGER PRIMARY KEY AUTOINCREMENT,
+        session     TEXT    NOT NULL,
+        seq         INTEGER NOT NULL,
+        fingerprint TEXT    NOT NULL,
+        work_item   TEXT    NOT NULL,
+        how         TEXT    NOT NULL,
+        state       TEXT    NOT NULL,
+        created_at  INTEGER NOT NULL,
+        attempts    INTEGER NOT NULL DEFAULT 0,
+        turn        INTEGER,
+        reason      TEXT,
+        UNIQUE (session, fingerprint)
+    ) STRICT;
+    CREATE INDEX notices_waiting ON notices (session, id) WHERE state = 'waiting';
+    CREATE INDEX notices_by_delivery ON notices (seq);
+    CREATE INDEX notices_by_turn ON notices (turn) WHERE turn IS NOT NULL;
+
+    CREATE TABLE turns (
+        id               INTEGER PRIMARY KEY AUTOINCREMENT,
+        session          TEXT    NOT NULL,
+        work_item        TEXT    NOT NULL,
+        harness          TEXT    NOT NULL,
+        session_id       TEXT    NOT NULL,
+        cwd              TEXT    NOT NULL,
+        state            TEXT    NOT NULL,
+        attempt          INTEGER NOT NULL,
+        message_id       TEXT    NOT NULL,
+        started_at       INTEGER NOT NULL,
+        ended_at         INTEGER,
+        exit_code        INTEGER,
+        error            TEXT,
+        cost_usd         REAL,
+        session_cost_usd REAL,
+        input_tokens     INTEGER,
+        output_tokens    INTEGER,
+        last_words       TEXT
+    ) STRICT;
+    CREATE INDEX turns_running ON turns (id) WHERE state = 'running';
+    CREATE INDEX turns_by_session ON turns (session, started_at);
+    -- Which notices a turn told: a notice that is tried again is in several turns.
+    CREATE TABLE turn_notices (
+        turn   INTEGER NOT NULL,
+        notice INTEGER NOT NULL,
+        seq    INTEGER NOT NULL,
+        PRIMARY KEY (turn, notice)
+    ) STRICT, WITHOUT ROWID;
+
+    -- What is known of a session beside its file: the file is for people, this is for us.
+    CREATE TABLE session_states (
+        session          TEXT PRIMARY KEY,
+        last_event_at    INTEGER,
+        retry_at         INTEGER,
+        attention_reason TEXT,
+        attention_mend   TEXT,
+        priced_session   TEXT,
+        priced_usd       REAL
+    ) STRICT;
+
+    CREATE TABLE links (
+        from_key   TEXT NOT NULL,
+        to_key     TEXT NOT NULL,
+        kind       TEXT NOT NULL,
+        link       TEXT NOT NULL,
+        learned_at INTEGER NOT NULL,
+        PRIMARY KEY (from_key, to_key, kind)
+    ) STRICT, WITHOUT ROWID;
+
+    -- The names under which a repository's number has been seen; the newest holder of a name owns it.
+    CREATE TABLE repository_names (
+        host     TEXT    NOT NULL,
+        id       INTEGER NOT NULL,
+        name_key TEXT    NOT NULL,
+        name     TEXT    NOT NULL,
+        seq      INTEGER NOT NULL,
+        PRIMARY KEY (host, id, name_key)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX repository_names_by_name ON repository_names (name_key);
+"];
+
+/// Sets the connection up, checks the file and brings it to our version.
+pub(super) fn prepare(db: &Db, path: &Path, access: Access) -> Result<(), Error> {
+    let setup = || -> rusqlite::Result<i64> {
+        let c = &db.connection;
+        c.pragma_update(None, "journal_mode", "WAL")?;
+        // An answer 202 must survive a power cut: every commit waits for the disk (decision 0003).
+        c.pragma_update(None, "synchronous", "FULL")?;
+        c.pragma_update(None, "foreign_keys", "ON")?;
+        // Checkpoints run on a thread of their own, outside of the commits that somebody waits for.
+        c.pragma_update(None, "wal_autocheckpoint", 0)?;
+        c.pragma_update(None, "temp_store", "MEMORY")?;
+        c.set_prepared_statement_cache_capacity(64);
+        c.pragma_query_value(None, "user_version", |row| row.get(0))
+    };
+    let found = setup().map_err(|error| opening(path, error))?;
+    let known = MIGRATIONS.len() as i64;
+    if found > known {
+        return Err(Error::Newer { path: path.to_path_buf(), found, known });
+    }
+    if found < known && access == Access::Write {
+        migrate(db, found).map_err(|error| opening(path, error))?;
+    }
+    Ok(())
+}
+
+fn migrate(db: &Db, found: i64) -> rusqlite::Result<()> {
+    let c = &db.connection;
+    c.execute_batch("BEGIN IMMEDIATE")?;
+    // Another process may have migrated while we waited for the lock.
+    let found = c.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?.max(found);
+    for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        c.execute_batch(migration)?;
+    }
+    c.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    c.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('store', lower(hex(randomblob(8))))", ())?;
+    c.execute_batch("COMMIT")
+}
+
+fn opening(path: &Path, error: rusqlite::Error) -> Error {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            Error::Damaged { path: path.to_path_buf(), why: error.to_string() }
+        }
+        _ => Error::Open { path: path.to_path_buf(), source: error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_file_is_left_alone_and_said_so() {
+        let dir = tempfile::tempdir().expect("dir");
+        let db = Db::open(dir.path(), Access::Write).expect("new");
+        db.connection.pragma_update(None, "user_version", 99).expect("bump");
+        drop(db);
+        let error = Db::open(dir.path(), Access::Write).err().expect("refused").to_string();
+        assert!(error.contains("99") && error.contains("upgrade"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_left_alone_and_said_so() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = crate::store::Store::file(dir.path());
+        let text =
+            b"not a database at all, but long enough to be read as a header by SQLite ..........................."
+                .to_vec();
+        std::fs::write(&path, &text).expect("write");
+        assert!(matches!(Db::open(dir.path(), Access::Write), Err(Error::Damaged { .. })));
+        assert_eq!(std::fs::read(&path).expect("read"), text);
+    }
+
+    #[test]
+    fn the_file_is_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("dir");
+        let state = dir.path().join("state");
+        drop(Db::open(&state, Access::Write).expect("new"));
+        let mode = |p: &Path| std::fs::metadata(p).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode(&state), 0o700);
+        assert_eq!(mode(&crate::store::Store::file(&state)), 0o600);
+    }
+}
