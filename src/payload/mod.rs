@@ -1,1 +1,12 @@
 //! Floor 2: proven bytes to a delivery, a delivery to an event.
+//!
+//! [`from_github`] proves no more than that the bytes are a JSON object and keeps them; [`read`] says what they mean.
+//! Both are pure, so that `explain`, a replay and a dry run read a delivery as the router did.
+
+mod delivery;
+mod error;
+mod event;
+
+pub use delivery::{Encoding, GithubHeaders, from_github};
+pub use error::Error;
+pub use event::read;

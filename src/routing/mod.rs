@@ -1,1 +1,29 @@
 //! Floor 2: events to decisions, notices to prompts. Pure.
+
+mod coalesce;
+mod echo;
+mod prompt;
+mod route;
+mod settings;
+
+pub use coalesce::{Batch, coalesce};
+pub use echo::{MARKER, carries_marker};
+pub use prompt::prompt;
+pub use route::route;
+pub use settings::{OnClosed, PromptSettings, Rules, Settings, Trust};
+
+use crate::domain::{Link, Node, RepoName, Repository, Session, SessionKey};
+
+/// What is known of what belongs together.
+pub trait Links {
+    /// Every link that leads on from `node`.
+    fn from(&self, node: &Node) -> Vec<Link>;
+    /// The other names under which the same repository id was seen, without names that belong to another id now.
+    fn names(&self, repo: &Repository) -> Vec<RepoName>;
+}
+
+/// The registered sessions.
+pub trait Sessions {
+    /// The session registered for a work item's key, whatever its status.
+    fn find(&self, key: &SessionKey) -> Option<Session>;
+}

@@ -1,0 +1,84 @@
+//! A GitHub request to a [`Delivery`].
+
+use jiff::Timestamp;
+
+use super::Error;
+use crate::domain::{Delivery, Source};
+use crate::signing::Verified;
+
+/// How the body holds the JSON: the webhook's "Content type" setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// `application/json`: the body is the JSON.
+    Json,
+    /// `application/x-www-form-urlencoded`: the body's `payload` field is the JSON.
+    Form,
+}
+
+/// The headers of a delivery that we use, checked. None of them is signed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GithubHeaders {
+    /// `X-GitHub-Event`.
+    pub event: String,
+    /// `X-GitHub-Delivery`.
+    pub delivery: String,
+    /// From `Content-Type`.
+    pub encoding: Encoding,
+}
+
+impl GithubHeaders {
+    /// Reads and checks the headers. `get` is asked for names in lower case.
+    pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let event = get("x-github-event").ok_or(Error::MissingHeader("X-GitHub-Event"))?;
+        let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_';
+        if !(1..=64).contains(&event.len()) || !event.bytes().all(plain) {
+            let wanted = "an event's name (1 to 64 of a-z, 0-9 and _)";
+            return Err(Error::BadHeader { name: "X-GitHub-Event", wanted });
+        }
+        let delivery = get("x-github-delivery").ok_or(Error::MissingHeader("X-GitHub-Delivery"))?;
+        let plain = |c: u8| c.is_ascii_alphanumeric() || b"._:-".contains(&c);
+        if !(1..=128).contains(&delivery.len()) || !delivery.bytes().all(plain) {
+            let wanted = "a delivery's id (1 to 128 of A-Z, a-z, 0-9 and ._:-)";
+            return Err(Error::BadHeader { name: "X-GitHub-Delivery", wanted });
+        }
+        let content_type = get("content-type").ok_or(Error::UnsupportedType)?;
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let encoding = match essence.as_str() {
+            "application/json" => Encoding::Json,
+            "application/x-www-form-urlencoded" => Encoding::Form,
+            _ => return Err(Error::UnsupportedType),
+        };
+        Ok(Self { event, delivery, encoding })
+    }
+}
+
+/// Makes a delivery of a request whose body is proven to be GitHub's.
+pub fn from_github(headers: &GithubHeaders, body: &Verified<'_>, received_at: Timestamp) -> Result<Delivery, Error> {
+    let json = match headers.encoding {
+        Encoding::Json => body.bytes().to_vec(),
+        Encoding::Form => form_payload(body.bytes())?,
+    };
+    check_object(&json)?;
+    Ok(Delivery {
+        source: Source::GithubWebhook,
+        id: headers.delivery.clone(),
+        event: headers.event.clone(),
+        body: json,
+        received_at,
+    })
+}
+
+fn form_payload(body: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut found: Vec<_> = form_urlencoded::parse(body).filter(|(name, _)| name == "payload").collect();
+    match found.pop() {
+        Some((_, json)) if found.is_empty() => Ok(json.into_owned().into_bytes()),
+        last => Err(Error::Form(found.len() + usize::from(last.is_some()))),
+    }
+}
+
+/// Checks that `json` is one complete JSON object without building a tree: 25 MB of it would take many times that.
+fn check_object(json: &[u8]) -> Result<(), Error> {
+    let _: serde::de::IgnoredAny = serde_json::from_slice(json).map_err(|e| Error::NotJson(e.to_string()))?;
+    let first = json.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first == Some(&b'{') { Ok(()) } else { Err(Error::NotAnObject) }
+}
