@@ -1,1 +1,230 @@
 //! Floor 8: compose the parts, start in order, recover, stop in reverse.
+//!
+//! Start: lock the state directory → open and migrate the store → bind → take over what runs → serve. Stop: no new
+//! connections → answers under way are finished → the store is closed → the lock is let go. Turns are not ours to end:
+//! they run under their shims, and the next server finds them.
+
+mod housekeeping;
+mod lock;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+pub use lock::{Holder, ServerLock, holder, poke};
+
+use crate::config::Settings;
+use crate::domain::Secret;
+use crate::edges::{github_webhook, listener};
+use crate::engine::{
+    Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts,
+};
+use crate::harness::{Harnesses, Limits};
+use crate::registry::Registry;
+use crate::retry::Policy;
+use crate::routing::Rules;
+use crate::store::Store;
+use crate::{engine, harness, registry, store};
+
+/// Why the server could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another server has this state directory.
+    #[error("use the state directory `{}`: another server, process {}, has it", path.display(), holder.pid)]
+    Held {
+        /// The state directory.
+        path: PathBuf,
+        /// Who has it.
+        holder: Holder,
+    },
+    /// The lock file could not be used.
+    #[error("lock the state directory `{}`", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The address could not be listened on.
+    #[error("listen on {address}")]
+    Bind {
+        /// The address.
+        address: String,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The signals could not be listened for.
+    #[error("listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// Our own executable could not be found: it is the shim of every turn.
+    #[error("find our own executable")]
+    Program(#[source] std::io::Error),
+    /// A harness is not configured rightly.
+    #[error(transparent)]
+    Harness(#[from] harness::Error),
+    /// The store could not be opened.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The registry could not be opened.
+    #[error(transparent)]
+    Registry(#[from] registry::Error),
+    /// The loop could not start.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+}
+
+/// What the server is started with.
+pub struct Start {
+    /// The resolved configuration.
+    pub settings: Settings,
+    /// Where everything is kept.
+    pub state_dir: PathBuf,
+    /// The webhook's secrets.
+    pub secrets: Vec<Secret>,
+    /// Our environment, from which the turns' are made.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Whether to wait for running turns before the end.
+    pub drain: bool,
+}
+
+/// What dispatching goes by, out of the whole configuration.
+pub fn dispatcher_settings(settings: &Settings) -> DispatcherSettings {
+    let dispatch = &settings.dispatch;
+    DispatcherSettings {
+        routing: settings.routing.clone(),
+        prompt: settings.prompt,
+        max_concurrent_turns: dispatch.max_concurrent_turns,
+        max_turns_per_hour: dispatch.max_turns_per_hour,
+        max_cost_per_day_usd: dispatch.max_cost_per_day_usd,
+        max_session_cost_per_day_usd: dispatch.max_session_cost_per_day_usd,
+        retry: Policy {
+            max_attempts: dispatch.max_attempts,
+            backoff: dispatch.retry_backoff.0,
+            max_backoff: dispatch.max_retry_backoff.0,
+        },
+        limits: Limits {
+            total: dispatch.turn_timeout.0,
+            first_output: dispatch.first_output_timeout.0,
+            silence: dispatch.silence_timeout.0,
+            grace: dispatch.kill_grace.0,
+            max_output: dispatch.max_output.0,
+        },
+    }
+}
+
+/// Runs the server until a signal ends it. `ready` is told the address once deliveries are taken.
+pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
+    let Start { settings, state_dir, secrets, environment, drain } = start;
+    let lock = ServerLock::take(&state_dir)?;
+    let store = Store::open(&state_dir)?;
+    let sessions = Sessions::new(Registry::open(&state_dir)?);
+    let harnesses = Harnesses::new(&settings.harness)?;
+    let address = format!("{}:{}", bracketed(&settings.gh_webhook.host), settings.gh_webhook.port);
+    let bound = TcpListener::bind(&address).await.map_err(|source| Error::Bind { address, source })?;
+    let local = bound.local_addr().map_err(|source| Error::Bind { address: "the socket".into(), source })?;
+    lock.note(&Holder::now(Some(format!("http://{local}{}", settings.gh_webhook.path))))?;
+
+    let bells = Bells::default();
+    let dispatching = Arc::new(dispatcher_settings(&settings));
+    let runner = TurnRunner::new(TurnRunnerParts {
+        state_dir: state_dir.clone(),
+        program: own_program()?,
+        store: store.clone(),
+        sessions: sessions.clone(),
+        harnesses,
+        settings: Arc::clone(&dispatching),
+        secrets: secrets.clone(),
+        secret_names: settings.gh_webhook.secret_env.clone(),
+        environment,
+        bells: bells.clone(),
+    });
+    let rules = Arc::new(Rules { routing: settings.routing.clone(), trust: settings.trust.clone() });
+    let router = Router::new(store.clone(), sessions.clone(), rules, bells.clone());
+    let dispatcher = Dispatcher::new(store.clone(), sessions, dispatching, bells.clone(), runner);
+    dispatcher.recover().await?;
+
+    let stop = CancellationToken::new();
+    watch_signals(stop.clone(), bells.clone())?;
+    let tasks = [
+        tokio::spawn(router.run()),
+        tokio::spawn(dispatcher.run()),
+        tokio::spawn(housekeeping::run(store.clone(), state_dir.clone(), settings.store.clone())),
+    ];
+    let webhook = github_webhook::Settings {
+        path: settings.gh_webhook.path.clone(),
+        secrets,
+        max_body: settings.gh_webhook.max_body.0,
+        max_in_flight: settings.gh_webhook.max_in_flight.0,
+        read_timeout: settings.gh_webhook.read_timeout.0,
+    };
+    let app = github_webhook::routes(webhook, Intake::new(store.clone(), bells));
+    ready(local);
+    listener::serve(bound, app, settings.gh_webhook.max_connections, stop).await;
+
+    tracing::info!("stopping; running turns go on and the next server takes them over");
+    if drain {
+        wait_for_turns(&store).await?;
+    }
+    for task in &tasks {
+        task.abort();
+    }
+    store.close().await;
+    drop(lock);
+    Ok(())
+}
+
+/// Ends with the last running turn.
+async fn wait_for_turns(store: &Store) -> Result<(), Error> {
+    loop {
+        let running = engine::running(store).await?;
+        if running.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(turns = running.len(), "waiting for running turns; a second signal ends the wait");
+        tokio::select! {
+            () = tokio::time::sleep(std::time::Duration::from_millis(500)) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+        }
+    }
+}
+
+/// SIGTERM and Ctrl-C stop the server; SIGUSR1 says that a command has changed something.
+fn watch_signals(stop: CancellationToken, bells: Bells) -> Result<(), Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
+    let mut poked = signal(SignalKind::user_defined1()).map_err(Error::Signals)?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break stop.cancel(),
+                _ = interrupt.recv() => break stop.cancel(),
+                _ = poked.recv() => {
+                    bells.router.notify_one();
+                    bells.dispatcher.notify_one();
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// An upgrade replaces the file under the running program; the kernel then adds a mark to its name, and the new file is
+/// the one to run.
+fn own_program() -> Result<PathBuf, Error> {
+    let path = std::env::current_exe().map_err(Error::Program)?;
+    Ok(match path.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
+        Some(replaced) => Path::new(replaced).to_path_buf(),
+        None => path,
+    })
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
+}

@@ -1,5 +1,6 @@
 //! Floor 0: the nouns of the glossary and their legal states. No I/O, no async, no clock.
 
+mod chain;
 mod decision;
 mod delivery;
 mod event;
@@ -11,6 +12,7 @@ mod turn;
 mod units;
 mod work_item;
 
+pub use chain::chain;
 pub use decision::{Assignment, Decision, Outcome};
 pub use delivery::{Delivery, DeliverySeq, Receipt, Source};
 pub use event::{Association, Author, Event, Fact, Nature, Person, Repository, Subject, SubjectKind};

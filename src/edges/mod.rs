@@ -1,1 +1,4 @@
 //! Floor 6: one protocol each, translated to or from the engine.
+
+pub mod github_webhook;
+pub mod listener;

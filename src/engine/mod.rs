@@ -1,1 +1,95 @@
 //! Floor 5: the loop. Intake accepts, the router decides, the dispatcher runs turns.
+//!
+//! The three share nothing but the store and two bells: intake rings the router's, the router rings the
+//! dispatcher's. A bell that rings while its listener works is heard when it listens again, so nothing is missed
+//! between looking and sleeping; and what is in the store is found after any restart.
+
+mod dispatcher;
+mod intake;
+mod router;
+pub mod schedule;
+mod turn_run;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+
+pub use dispatcher::{Dispatcher, DispatcherSettings};
+pub use intake::Intake;
+pub use router::Router;
+pub use turn_run::{TurnRunner, turn_dir};
+
+use crate::domain::{Session, SessionKey};
+use crate::registry::{Registry, View};
+use crate::{registry, routing, store};
+
+/// Why the loop could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The registry failed.
+    #[error(transparent)]
+    Registry(#[from] registry::Error),
+    /// A task ended in a panic, which is a defect.
+    #[error("finish a task: it panicked")]
+    Panicked,
+}
+
+/// The bells that tell a part that there is work.
+#[derive(Clone, Default)]
+pub struct Bells {
+    /// A delivery waits for its decision.
+    pub router: Arc<Notify>,
+    /// An inbox, a session or a setting has changed.
+    pub dispatcher: Arc<Notify>,
+}
+
+/// The registry with a view of it that is read anew only where files have changed. Cheap to clone.
+#[derive(Clone)]
+pub struct Sessions {
+    registry: Arc<Registry>,
+    view: Arc<Mutex<View>>,
+}
+
+impl Sessions {
+    /// The sessions of `registry`.
+    pub fn new(registry: Registry) -> Self {
+        Self { registry: Arc::new(registry), view: Arc::default() }
+    }
+
+    /// The files themselves.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The sessions as they are now: every change made before this call is seen.
+    pub fn now(&self) -> Result<SessionsNow<'_>, Error> {
+        // A poisoned view is a cache like any other: what it holds is checked against the files anyway.
+        let mut view = self.view.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        view.refresh(&self.registry)?;
+        Ok(SessionsNow(view))
+    }
+}
+
+/// The sessions at one moment.
+pub struct SessionsNow<'a>(MutexGuard<'a, View>);
+
+impl SessionsNow<'_> {
+    /// One session.
+    pub fn get(&self, key: &SessionKey) -> Option<&Session> {
+        self.0.find(key)
+    }
+
+    /// Whether some session file cannot be read.
+    pub fn damaged(&self) -> usize {
+        self.0.damaged().len()
+    }
+}
+
+impl routing::Sessions for SessionsNow<'_> {
+    fn find(&self, key: &SessionKey) -> Option<Session> {
+        self.0.find(key).cloned()
+    }
+}

@@ -129,7 +129,17 @@ impl Store {
         &self,
         work: impl FnOnce(&Db) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        self.writer.run(work).await
+        self.submit(work)?.await
+    }
+
+    /// Hands `work` to the writer at once; the future gives its result when it is on disk. Work that is handed over
+    /// first is done first.
+    pub fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, Error> + Send + 'static,
+    ) -> Result<impl Future<Output = Result<T, Error>> + Send + use<T>, Error> {
+        let answer = self.writer.submit(work)?;
+        Ok(async move { answer.await.map_err(|_| Error::Closed)? })
     }
 
     /// Runs `work` on a reading connection, off the async threads.

@@ -64,17 +64,15 @@ impl Writer {
         Ok(Self { queue: Arc::new(Mutex::new(Some(sender))), thread: Arc::new(Mutex::new(Some(thread))) })
     }
 
-    pub(super) async fn run<T: Send + 'static>(
+    pub(super) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<oneshot::Receiver<Result<T, Error>>, Error> {
         let (caller, answer) = oneshot::channel();
         let call = Box::new(Call { work: Some(work), result: None, caller });
-        {
-            let queue = self.queue.lock().map_err(|_| Error::Closed)?;
-            queue.as_ref().ok_or(Error::Closed)?.send(call).map_err(|_| Error::Closed)?;
-        }
-        answer.await.map_err(|_| Error::Closed)?
+        let queue = self.queue.lock().map_err(|_| Error::Closed)?;
+        queue.as_ref().ok_or(Error::Closed)?.send(call).map_err(|_| Error::Closed)?;
+        Ok(answer)
     }
 
     pub(super) async fn close(&self) {

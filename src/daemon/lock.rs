@@ -1,0 +1,147 @@
+//! One server per state directory: a lock that the kernel holds, with a note of who has it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+
+/// A command that looks who holds the lock takes a shared one for an instant; a starting server waits that out.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Who has the state directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The server's process id.
+    pub pid: u32,
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// Where it listens, once it does.
+    pub listening: Option<String>,
+}
+
+impl Holder {
+    /// This process, from now on.
+    pub fn now(listening: Option<String>) -> Self {
+        Self { pid: std::process::id(), started_at: Timestamp::now(), listening }
+    }
+}
+
+/// The lock on a state directory. Let go when dropped or when the process ends, however it ends.
+#[derive(Debug)]
+pub struct ServerLock {
+    path: PathBuf,
+    file: File,
+}
+
+impl ServerLock {
+    /// Takes the lock, or says who has it.
+    pub fn take(state_dir: &Path) -> Result<Self, Error> {
+        let path = lock_path(state_dir);
+        let failed = |source| Error::Lock { path: path.clone(), source };
+        make_private(state_dir).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.create(true).read(true).write(true).truncate(false);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path).map_err(failed)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let holder = read_holder(&file).unwrap_or(Holder {
+                        pid: 0,
+                        started_at: Timestamp::now(),
+                        listening: None,
+                    });
+                    return Err(Error::Held { path: state_dir.to_path_buf(), holder });
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+        }
+        let lock = Self { path, file };
+        lock.note(&Holder::now(None))?;
+        Ok(lock)
+    }
+
+    /// Writes down who has the lock, for commands to read.
+    pub fn note(&self, holder: &Holder) -> Result<(), Error> {
+        let write = || -> std::io::Result<()> {
+            let text = serde_json::to_string(holder)?;
+            let mut file = &self.file;
+            file.set_len(0)?;
+            file.rewind()?;
+            file.write_all(text.as_bytes())
+        };
+        write().map_err(|source| Error::Lock { path: self.path.clone(), source })
+    }
+}
+
+/// Who has the state directory now, if anybody.
+pub fn holder(state_dir: &Path) -> Option<Holder> {
+    let file = File::open(lock_path(state_dir)).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => read_holder(&file),
+        _ => None,
+    }
+}
+
+/// Tells a running server that something in its state has changed. `false` where none runs: the next one will see it.
+pub fn poke(state_dir: &Path) -> bool {
+    // The lock is held, so the process is alive and the number is not somebody else's.
+    holder(state_dir)
+        .and_then(|holder| i32::try_from(holder.pid).ok())
+        .and_then(Pid::from_raw)
+        .is_some_and(|pid| kill_process(pid, Signal::USR1).is_ok())
+}
+
+fn lock_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("server.lock")
+}
+
+fn make_private(dir: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}
+
+/// The note is rewritten in place, so it may be read half-written: a moment later it is whole.
+fn read_holder(mut file: &File) -> Option<Holder> {
+    for _ in 0..5 {
+        let mut text = String::new();
+        if file.rewind().and_then(|()| file.read_to_string(&mut text)).is_ok()
+            && let Ok(holder) = serde_json::from_str(&text)
+        {
+            return Some(holder);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_server_is_told_who_has_the_first() {
+        let dir = tempfile::tempdir().expect("dir");
+        assert_eq!(holder(dir.path()), None);
+        let lock = ServerLock::take(dir.path()).expect("free");
+        assert_eq!(holder(dir.path()).map(|h| h.pid), Some(std::process::id()));
+        let second = ServerLock::take(dir.path()).expect_err("held").to_string();
+        assert!(second.contains(&std::process::id().to_string()), "{second}");
+        drop(lock);
+        assert_eq!(holder(dir.path()), None);
+        ServerLock::take(dir.path()).expect("free again");
+    }
+}
