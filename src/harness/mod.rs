@@ -99,6 +99,12 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
+    /// The turn has a result: a directory serves one turn once.
+    #[error("start the turn in {}: it is over already", dir.display())]
+    Over {
+        /// The turn's directory.
+        dir: PathBuf,
+    },
     /// Somebody else already runs this turn.
     #[error("start the turn in {}: it is running already", dir.display())]
     Running {

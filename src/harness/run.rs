@@ -34,6 +34,18 @@ pub struct Invocation {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct EndMark(pub BTreeMap<String, serde_json::Value>);
 
+impl EndMark {
+    /// Whether `document` bears the mark.
+    pub fn is_in(&self, document: &serde_json::Value) -> bool {
+        bears(document, &self.0)
+    }
+}
+
+/// Whether every pointer of `mark` holds its value in `document`.
+pub(super) fn bears(document: &serde_json::Value, mark: &BTreeMap<String, serde_json::Value>) -> bool {
+    mark.iter().all(|(pointer, value)| document.pointer(pointer) == Some(value))
+}
+
 /// When a turn is ended from outside. A zero duration is no limit.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -43,7 +55,7 @@ pub struct Limits {
     pub first_output: Duration,
     /// From one byte to the next.
     pub silence: Duration,
-    /// From SIGTERM to SIGKILL.
+    /// From SIGTERM to SIGKILL; zero kills at once.
     pub grace: Duration,
     /// Bytes kept of each of stdout and stderr: the first half and the last half of it.
     pub max_output: u64,

@@ -64,10 +64,13 @@ pub fn prepare(dir: &Path, invocation: &Invocation, limits: &Limits) -> Result<(
 
 /// Starts `program turn-shim DIR` with exactly `env`, and hands the turn's lock to it. The caller reaps the child.
 pub fn start(program: &Path, dir: &Path, env: Vec<(OsString, OsString)>) -> Result<Child, Error> {
-    let dir = std::path::absolute(dir).map_err(file_error("find", dir))?;
+    let dir = dir.canonicalize().map_err(file_error("find", dir))?;
     let lock = open_lock(&dir)?;
-    if !take(&lock).map_err(file_error("lock", &dir.join(LOCK)))? || dir.join(RESULT).exists() {
+    if !take(&lock).map_err(file_error("lock", &dir.join(LOCK)))? {
         return Err(Error::Running { dir });
+    }
+    if has_result(&dir) {
+        return Err(Error::Over { dir });
     }
     let log = private().create(true).append(true).open(dir.join(LOG)).map_err(file_error("open", &dir.join(LOG)))?;
     Command::new(program)
