@@ -140,7 +140,7 @@ impl Layers {
                 Some("a name is lower case letters, digits, - and _".into()),
             ),
             ["harness", harness] if value.is_table() => {
-                drop(self.settings.harness.entry(harness.to_owned()).or_default())
+                self.settings.harness.entry(harness.to_owned()).or_default();
             }
             ["harness"] | ["harness", _] => {
                 self.problem(place, format!("`{name}` is a table"), Some("write [harness.NAME]".into()));
