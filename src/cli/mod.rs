@@ -1,10 +1,51 @@
-//! Floor 9: words in, words out, exit codes.
+//! Floor 9: words in, words out, exit codes. One file per noun.
+
+mod args;
+mod checkout;
+mod config;
+mod context;
+pub mod failure;
+mod poke;
+pub mod printer;
+mod session_news;
+mod session_register;
+mod sessions;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use context::Context;
+use failure::Exit;
+use printer::Printer;
 
 /// Runs the command line and gives the exit code.
-pub fn main() -> std::process::ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    match (args.next(), args.next()) {
-        (Some(command), Some(dir)) if command == crate::harness::SHIM_COMMAND => crate::harness::shim(dir.as_ref()),
-        _ => std::process::ExitCode::SUCCESS,
+pub fn main() -> ExitCode {
+    // The shim of a turn starts often and must start fast: it takes no part in all of this.
+    let mut words = std::env::args_os().skip(1);
+    if let (Some(command), Some(dir)) = (words.next(), words.next())
+        && command == crate::harness::SHIM_COMMAND
+    {
+        return crate::harness::shim(dir.as_ref());
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            Printer::new(false).clap(&error);
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8));
+        }
+    };
+    let printer = Printer::new(cli.global.quiet);
+    let done = Context::new(cli.global, printer).and_then(|context| match cli.command {
+        Command::Sessions(command) => sessions::run(&context, command),
+        Command::Config(command) => config::run(&context, command),
+    });
+    match done {
+        Ok(()) => Exit::Done.into(),
+        Err(failure) => {
+            printer.failure(&failure);
+            failure.code.into()
+        }
     }
 }

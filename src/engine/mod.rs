@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-pub use dispatcher::{Dispatcher, DispatcherSettings};
+pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
 pub use intake::Intake;
 pub use router::Router;
-pub use turn_run::{TurnRunner, turn_dir};
+pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
 
 use crate::domain::{Session, SessionKey};
 use crate::registry::{Registry, View};

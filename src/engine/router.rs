@@ -68,7 +68,7 @@ impl Router {
             })?);
         }
         for write in writes {
-            write.await?;
+            write.done().await?;
         }
         self.bells.dispatcher.notify_one();
         Ok(count)

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::domain::{
     Attention, Failure, FailureKind, Notice, Secret, Session, Turn, TurnId, TurnOutcome, TurnState, Usage,
 };
-use crate::harness::{self, Finished, Harnesses};
+use crate::harness::{self, Ending, Finished, Harnesses};
 use crate::retry::{self, Next};
 use crate::routing;
 use crate::store::{NewTurn, Settlement, Store};
@@ -29,20 +29,7 @@ pub fn turn_dir(state_dir: &Path, turn: TurnId) -> PathBuf {
 /// Starts turns and records how they ended. Cheap to clone.
 #[derive(Clone)]
 pub struct TurnRunner {
-    parts: Arc<Parts>,
-}
-
-struct Parts {
-    state_dir: PathBuf,
-    program: PathBuf,
-    store: Store,
-    sessions: Sessions,
-    harnesses: Harnesses,
-    settings: Arc<DispatcherSettings>,
-    secrets: Vec<Secret>,
-    secret_names: Vec<String>,
-    environment: Vec<(OsString, OsString)>,
-    bells: Bells,
+    parts: Arc<TurnRunnerParts>,
 }
 
 /// What a [`TurnRunner`] is made of.
@@ -71,21 +58,8 @@ pub struct TurnRunnerParts {
 
 impl TurnRunner {
     /// A runner of these parts.
-    pub fn new(p: TurnRunnerParts) -> Self {
-        Self {
-            parts: Arc::new(Parts {
-                state_dir: p.state_dir,
-                program: p.program,
-                store: p.store,
-                sessions: p.sessions,
-                harnesses: p.harnesses,
-                settings: p.settings,
-                secrets: p.secrets,
-                secret_names: p.secret_names,
-                environment: p.environment,
-                bells: p.bells,
-            }),
-        }
+    pub fn new(parts: TurnRunnerParts) -> Self {
+        Self { parts: Arc::new(parts) }
     }
 
     /// Begins a turn for what waits in a session's inbox. `None` where nothing was begun: the session was held, or the
@@ -177,8 +151,8 @@ impl TurnRunner {
             .await;
             let finished = match waited {
                 Ok(Ok(finished)) => finished,
-                Ok(Err(error)) => Finished::lost(crate::domain::chain(&error)),
-                Err(_) => Finished::lost("waiting for it panicked".into()),
+                Ok(Err(error)) => lost(crate::domain::chain(&error)),
+                Err(_) => lost("waiting for it panicked".into()),
             };
             this.finish(turn, &finished).await;
         });
@@ -316,6 +290,20 @@ fn message_id(session: &Session, first: &Notice, attempt: u32) -> String {
     let last = first.last_turn.map_or(0, |turn| turn.0);
     let name = format!("{}|{}|{}|{last}|{attempt}", session.key(), session.session_id, first.id.0);
     Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()).to_string()
+}
+
+/// A run of which nobody knows how it ended.
+fn lost(why: String) -> Finished {
+    let now = Timestamp::now();
+    Finished {
+        ending: Ending::Lost,
+        exit_code: None,
+        stdout: String::new(),
+        stderr: why,
+        started_at: now,
+        ended_at: now,
+        dropped_bytes: 0,
+    }
 }
 
 fn failed(failure: Failure) -> TurnOutcome {

@@ -129,17 +129,15 @@ impl Store {
         &self,
         work: impl FnOnce(&Db) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        self.submit(work)?.await
+        self.submit(work)?.done().await
     }
 
-    /// Hands `work` to the writer at once; the future gives its result when it is on disk. Work that is handed over
-    /// first is done first.
+    /// Hands `work` to the writer at once, without waiting for it. Work that is handed over first is done first.
     pub fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, Error> + Send + 'static,
-    ) -> Result<impl Future<Output = Result<T, Error>> + Send + use<T>, Error> {
-        let answer = self.writer.submit(work)?;
-        Ok(async move { answer.await.map_err(|_| Error::Closed)? })
+    ) -> Result<Submitted<T>, Error> {
+        self.writer.submit(work).map(Submitted)
     }
 
     /// Runs `work` on a reading connection, off the async threads.
@@ -170,5 +168,15 @@ impl Store {
     /// Commits what is under way, empties the WAL into the database and stops the writer.
     pub async fn close(&self) {
         self.writer.close().await;
+    }
+}
+
+/// Work that the writer has been handed.
+pub struct Submitted<T>(tokio::sync::oneshot::Receiver<Result<T, Error>>);
+
+impl<T> Submitted<T> {
+    /// Its result, once it is on disk.
+    pub async fn done(self) -> Result<T, Error> {
+        self.0.await.map_err(|_| Error::Closed)?
     }
 }

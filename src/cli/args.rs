@@ -1,0 +1,90 @@
+//! The command line as a type. One file per noun holds what a command does.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use super::{config, sessions};
+
+/// Wakes a waiting coding agent when GitHub has news for it.
+#[derive(Parser, Debug)]
+#[command(
+    name = "the-loop",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 no such thing, 4 server not running, 5 bad configuration, \
+                  6 state directory in use."
+)]
+pub(super) struct Cli {
+    #[command(flatten)]
+    pub(super) global: Global,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Debug, Clone)]
+pub(super) struct Global {
+    /// Where sessions, deliveries and turns are kept [env: THE_LOOP_STATE_DIR] [default: nearest .the-loop/, else ~/.the-loop]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(super) state_dir: Option<PathBuf>,
+    /// The configuration file [env: THE_LOOP_CONFIG] [default: config.toml in the state directory]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Say more; twice for still more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(super) verbose: u8,
+    /// Say only what was asked for
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+}
+
+/// The nouns.
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    /// Which agent session waits for what
+    #[command(subcommand)]
+    Sessions(sessions::Command),
+    /// The configuration that counts, and where each value came from
+    #[command(subcommand)]
+    Config(config::Command),
+}
+
+/// `--json`, for commands that list or show.
+#[derive(Args, Debug, Clone, Copy)]
+pub(super) struct Json {
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The work item that a command is about, as an argument or an option.
+#[derive(Args, Debug, Clone)]
+pub(super) struct ItemArg {
+    /// The work item: OWNER/REPO#N, OWNER/REPO@BRANCH or a URL; in a checkout, N or @BRANCH is enough
+    #[arg(value_name = "REF", required_unless_present = "work_item", conflicts_with = "work_item")]
+    reference: Option<String>,
+    /// The same as an option
+    #[arg(long, value_name = "REF")]
+    work_item: Option<String>,
+}
+
+impl ItemArg {
+    /// The text that was given.
+    pub(super) fn text(&self) -> &str {
+        self.reference.as_deref().or(self.work_item.as_deref()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

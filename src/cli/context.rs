@@ -1,0 +1,69 @@
+//! What commands work with: where they are, what they were told, and the doors to state and configuration.
+
+use std::path::{Path, PathBuf};
+
+use super::args::Global;
+use super::checkout;
+use super::failure::{Exit, Failure};
+use super::printer::Printer;
+use crate::config::{self, Environment, Loaded};
+use crate::domain::{ParseError, WorkItem};
+use crate::registry::Registry;
+
+/// One run of the program.
+#[derive(Clone)]
+pub(super) struct Context {
+    /// The door to stdout and stderr.
+    pub(super) printer: Printer,
+    /// The environment at the start.
+    pub(super) environment: Environment,
+    /// The working directory, absolute.
+    pub(super) cwd: PathBuf,
+    global: Global,
+}
+
+impl Context {
+    pub(super) fn new(global: Global, printer: Printer) -> Result<Self, Failure> {
+        let cwd = std::env::current_dir().map_err(|error| Failure {
+            causes: vec![error.to_string()],
+            ..Failure::new(Exit::Failed, "failed to find the working directory")
+        })?;
+        Ok(Self { printer, environment: Environment::of_this_process(), cwd, global })
+    }
+
+    /// The state directory, which may not be there yet.
+    pub(super) fn state_dir(&self) -> Result<PathBuf, Failure> {
+        Ok(config::state_dir(self.global.state_dir.as_deref(), &self.environment, &self.cwd)?)
+    }
+
+    /// The sessions.
+    pub(super) fn registry(&self) -> Result<Registry, Failure> {
+        Ok(Registry::open(&self.state_dir()?)?)
+    }
+
+    /// The configuration, with `flags` (dotted keys and values) on top. Its warnings are told.
+    pub(super) fn configuration(&self, flags: &[(&str, String)]) -> Result<Loaded, Failure> {
+        let loaded = config::load(&self.state_dir()?, self.global.config.as_deref(), &self.environment, flags)?;
+        loaded.warnings.iter().for_each(|warning| self.printer.warning(warning));
+        Ok(loaded)
+    }
+
+    /// The work item that `text` names, where the short forms mean the repository that is checked out in `dir`.
+    pub(super) fn work_item(&self, text: &str, dir: &Path) -> Result<WorkItem, Failure> {
+        let short = text.trim_start().starts_with(|c: char| c == '#' || c == '@' || c.is_ascii_digit());
+        let wrong = |error: ParseError| Failure::new(Exit::Usage, error.to_string()).hint(ParseError::HINT);
+        match WorkItem::parse(text) {
+            Ok(item) => Ok(item),
+            Err(error) if !short => Err(wrong(error)),
+            Err(_) => {
+                let repo = checkout::repository(dir, &self.environment);
+                WorkItem::parse_in(text, repo.as_ref().ok()).map_err(|error| match repo {
+                    Ok(_) => wrong(error),
+                    Err(why) => {
+                        Failure { causes: vec![format!("the short form needs a checkout, and {why}")], ..wrong(error) }
+                    }
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What values mean: each may be well formed and still be wrong.
+
+use super::settings::{BUILT_IN_HARNESSES, Settings};
+use crate::domain::{Size, Span};
+
+/// A value that cannot be meant.
+pub(super) struct Found {
+    /// The dotted key.
+    pub(super) key: String,
+    /// What is wrong, in words that follow the key.
+    pub(super) what: String,
+    pub(super) hint: Option<String>,
+}
+
+/// GitHub's `author_association` values (docs.github.com, "CommentAuthorAssociation").
+const ASSOCIATIONS: &[&str] =
+    &["OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR", "FIRST_TIME_CONTRIBUTOR", "FIRST_TIMER", "MANNEQUIN", "NONE"];
+/// GitHub sends no body above this (docs.github.com, "Webhook events and payloads").
+const GITHUB_LARGEST: Size = Size(25 << 20);
+
+/// Everything that cannot be meant.
+pub(super) fn check(settings: &Settings) -> Vec<Found> {
+    let mut found = Findings(Vec::new());
+    receiver(settings, &mut found);
+    routing(settings, &mut found);
+    dispatch(settings, &mut found);
+    harnesses(settings, &mut found);
+    found.0
+}
+
+struct Findings(Vec<Found>);
+
+impl Findings {
+    fn unless(&mut self, right: bool, key: &str, what: impl Into<String>) {
+        if !right {
+            self.0.push(Found { key: key.to_owned(), what: what.into(), hint: None });
+        }
+    }
+
+    fn unless_with(&mut self, right: bool, key: &str, what: impl Into<String>, hint: &str) {
+        if !right {
+            self.0.push(Found { key: key.to_owned(), what: what.into(), hint: Some(hint.to_owned()) });
+        }
+    }
+}
+
+fn receiver(settings: &Settings, found: &mut Findings) {
+    let all = &settings.gh_webhook;
+    let host_ok = all.host.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-_[]".contains(&b));
+    found.unless_with(
+        host_ok,
+        "gh_webhook.host",
+        "is not an address",
+        "write an address or a name without scheme, port and path, such as \"127.0.0.1\"",
+    );
+    let path_ok =
+        all.path.starts_with('/') && all.path.bytes().all(|b| b.is_ascii_graphic() && !b"?#{}\\".contains(&b));
+    found.unless_with(path_ok, "gh_webhook.path", "is not a path", "it starts with / and holds no ?, # or space");
+    found.unless(
+        !["/healthz", "/readyz", "/mcp"].contains(&all.path.trim_end_matches('/')),
+        "gh_webhook.path",
+        "is taken by another page",
+    );
+    found.unless(!all.secret_env.is_empty(), "gh_webhook.secret_env", "names no variable");
+    for name in &all.secret_env {
+        let plain = !name.is_empty()
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        // The text itself is not told: somebody may have put the secret here.
+        found.unless_with(
+            plain,
+            "gh_webhook.secret_env",
+            "holds something that cannot be the name of a variable",
+            "write the name of the variable, not the secret",
+        );
+    }
+    found.unless(all.max_body > Size(0), "gh_webhook.max_body", "is 0, which takes nothing");
+    found.unless(
+        all.max_body <= Size(256 << 20),
+        "gh_webhook.max_body",
+        format!("is {}, far above the {GITHUB_LARGEST} that GitHub sends at most", all.max_body),
+    );
+    found.unless(
+        all.max_in_flight >= all.max_body,
+        "gh_webhook.max_in_flight",
+        format!("is {}, less than the {} of one body (gh_webhook.max_body)", all.max_in_flight, all.max_body),
+    );
+    at_least(found, "gh_webhook.read_timeout", all.read_timeout, Span::secs(1));
+    found.unless((1..=65_536).contains(&all.max_connections), "gh_webhook.max_connections", "should be 1 to 65536");
+}
+
+fn routing(settings: &Settings, found: &mut Findings) {
+    let all = &settings.routing;
+    for name in &all.wake_on {
+        found.unless_with(
+            is_event(name),
+            "routing.wake_on",
+            format!("has `{name}`, which names no event"),
+            "write EVENT or EVENT.ACTION in lower case, such as \"issue_comment.created\"",
+        );
+    }
+    found.unless(
+        all.debounce <= all.max_wait,
+        "routing.debounce",
+        format!("is {}, more than the {} of routing.max_wait", all.debounce, all.max_wait),
+    );
+    found.unless(
+        (1..=10_000).contains(&all.max_events_per_turn),
+        "routing.max_events_per_turn",
+        "should be 1 to 10000",
+    );
+    for name in &settings.trust.associations {
+        found.unless_with(
+            ASSOCIATIONS.contains(&name.as_str()),
+            "trust.associations",
+            format!("has `{name}`, which GitHub does not know"),
+            &format!("it may hold {}", ASSOCIATIONS.join(", ")),
+        );
+    }
+    let logins = [
+        ("trust.actors", &settings.trust.actors),
+        ("trust.bots", &settings.trust.bots),
+        ("trust.ignore_actors", &settings.trust.ignore_actors),
+    ];
+    for (key, names) in logins {
+        for name in names {
+            found.unless_with(
+                is_login(name),
+                key,
+                format!("has `{name}`, which is no login"),
+                "write the login without @, for an app such as \"name[bot]\"",
+            );
+        }
+    }
+    let prompt = &settings.prompt;
+    found.unless(prompt.max_field >= Size(256), "prompt.max_field", "is less than 256B, which tells nothing");
+    found.unless(
+        prompt.max_prompt >= prompt.max_field,
+        "prompt.max_prompt",
+        format!("is {}, less than the {} of prompt.max_field", prompt.max_prompt, prompt.max_field),
+    );
+}
+
+fn dispatch(settings: &Settings, found: &mut Findings) {
+    let all = &settings.dispatch;
+    found.unless(
+        (1..=1000).contains(&all.max_concurrent_turns),
+        "dispatch.max_concurrent_turns",
+        "should be 1 to 1000",
+    );
+    let second = Span::secs(1);
+    at_least(found, "dispatch.turn_timeout", all.turn_timeout, second);
+    at_least(found, "dispatch.first_output_timeout", all.first_output_timeout, second);
+    at_least(found, "dispatch.silence_timeout", all.silence_timeout, second);
+    found.unless(
+        all.kill_grace <= Span::secs(600),
+        "dispatch.kill_grace",
+        format!("is {}, longer than 10m", all.kill_grace),
+    );
+    found.unless(all.max_output >= Size(64 << 10), "dispatch.max_output", "is less than 64KiB");
+    found.unless((1..=1000).contains(&all.max_attempts), "dispatch.max_attempts", "should be 1 to 1000");
+    found.unless(
+        all.retry_backoff > Span::secs(0),
+        "dispatch.retry_backoff",
+        "is 0, which tries again without a pause",
+    );
+    found.unless(
+        all.retry_backoff <= all.max_retry_backoff,
+        "dispatch.retry_backoff",
+        format!("is {}, more than the {} of dispatch.max_retry_backoff", all.retry_backoff, all.max_retry_backoff),
+    );
+    found.unless(all.max_turns_per_hour >= 1, "dispatch.max_turns_per_hour", "is 0, which wakes nobody");
+    at_least(found, "store.keep_for", settings.store.keep_for, Span::secs(60 * 60));
+}
+
+fn harnesses(settings: &Settings, found: &mut Findings) {
+    for (name, definition) in &settings.harness {
+        let known = BUILT_IN_HARNESSES.contains(&name.as_str()) || definition.command.is_some();
+        found.unless_with(
+            known,
+            &format!("harness.{name}.command"),
+            "is missing",
+            &format!("`{name}` is not one of {}, so it needs a command", BUILT_IN_HARNESSES.join(", ")),
+        );
+        for variable in definition.env.keys() {
+            let plain = !variable.is_empty() && !variable.contains(['=', '\0']);
+            found.unless(plain, &format!("harness.{name}.env"), format!("has `{variable}`, which names no variable"));
+        }
+    }
+}
+
+fn at_least(found: &mut Findings, key: &str, value: Span, least: Span) {
+    found.unless(value >= least, key, format!("is {value}, and should be at least {least}"));
+}
+
+/// `EVENT` or `EVENT.ACTION`; events of MCP servers may have more parts.
+fn is_event(name: &str) -> bool {
+    name.split('.')
+        .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'))
+}
+
+fn is_login(name: &str) -> bool {
+    let name = name.strip_suffix("[bot]").unwrap_or(name);
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}

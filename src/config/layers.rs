@@ -1,0 +1,289 @@
+//! The layers put together, remembering where each value came from.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+
+use super::keys::{HARNESS_KEYS, KEYS, Key, nearest, variable};
+use super::problem::{Error, Place, Problem};
+use super::settings::{HarnessDefinition, Settings};
+use super::toml_file::{self, Written};
+use super::{Environment, check};
+
+/// Variables of ours that set no key.
+const OTHER_VARIABLES: &[&str] =
+    &["THE_LOOP_STATE_DIR", "THE_LOOP_CONFIG", "THE_LOOP_LOG", "THE_LOOP_GH_WEBHOOK_SECRET"];
+/// Keys by which people try to put a secret itself into the file.
+const SECRET_KEYS: &[&str] = &["secret", "secrets", "webhook_secret", "token", "password"];
+
+/// Where a value came from.
+pub type Origin = Place;
+
+/// The configuration, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The values.
+    pub settings: Settings,
+    /// Where each came from, by dotted key; every key is in it.
+    pub origins: BTreeMap<String, Origin>,
+    /// What is odd and yet no error.
+    pub warnings: Vec<String>,
+    /// The file that was read, where there is one.
+    pub file: Option<PathBuf>,
+}
+
+impl Loaded {
+    /// Every key with its value and origin, in the order in which people read them. `None` is a key without a value.
+    pub fn entries(&self) -> Vec<(String, Option<Value>, Origin)> {
+        let origin = |name: &str| self.origins.get(name).cloned().unwrap_or(Place::Default);
+        let mut entries: Vec<_> =
+            KEYS.iter().map(|key| (key.name.to_owned(), (key.get)(&self.settings), origin(key.name))).collect();
+        for (harness, definition) in &self.settings.harness {
+            for key in HARNESS_KEYS {
+                let name = format!("harness.{harness}.{}", key.name);
+                let origin = origin(&name);
+                entries.push((name, (key.get)(definition), origin));
+            }
+        }
+        entries
+    }
+}
+
+/// Puts the layers together. `file` is the one that `--config` names; else `THE_LOOP_CONFIG` names it; else it is
+/// `config.toml` in the state directory, if that is there. `flags` are dotted keys with their values.
+pub fn load(
+    state_dir: &Path,
+    file: Option<&Path>,
+    environment: &Environment,
+    flags: &[(&str, String)],
+) -> Result<Loaded, Error> {
+    let mut layers = Layers::default();
+    let file = read_file(state_dir, file, environment)?;
+    if let Some((path, text)) = &file {
+        let (written, problems) = toml_file::read(text, path, is_section);
+        // What follows from a file that is not TOML is no news.
+        if problems.is_empty() {
+            written.into_iter().for_each(|written| layers.take_written(written));
+        }
+        layers.problems.extend(problems);
+    }
+    layers.take_environment(environment);
+    for (name, text) in flags {
+        let flag = format!("--{}", name.rsplit('.').next().unwrap_or(name).replace('_', "-"));
+        layers.take_text(name, text, Place::Flag(flag));
+    }
+    layers.finish(environment, file.map(|(path, _)| path))
+}
+
+/// The file's path and text. One that was named must be there.
+fn read_file(
+    state_dir: &Path,
+    named: Option<&Path>,
+    environment: &Environment,
+) -> Result<Option<(PathBuf, String)>, Error> {
+    let named = named.map(Path::to_owned).or_else(|| environment.get("THE_LOOP_CONFIG").map(PathBuf::from));
+    let must_exist = named.is_some();
+    let path = named.unwrap_or_else(|| state_dir.join("config.toml"));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some((path, text))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => Ok(None),
+        Err(source) => Err(Error::Read { path, source }),
+    }
+}
+
+/// Whether the keys of this table count one by one.
+fn is_section(path: &[String]) -> bool {
+    match path {
+        [section] => section == "harness" || sections().any(|known| known == section),
+        [section, _] => section == "harness",
+        _ => false,
+    }
+}
+
+fn sections() -> impl Iterator<Item = &'static str> {
+    let mut last = "";
+    KEYS.iter().filter_map(move |key| {
+        let section = key.name.split('.').next().unwrap_or_default();
+        let new = section != last;
+        last = section;
+        new.then_some(section)
+    })
+}
+
+#[derive(Default)]
+struct Layers {
+    settings: Settings,
+    origins: BTreeMap<String, Place>,
+    problems: Vec<Problem>,
+}
+
+impl Layers {
+    fn take_written(&mut self, written: Written) {
+        let Written { path, value, place } = written;
+        let names: Vec<&str> = path.iter().map(String::as_str).collect();
+        let name = names.join(".");
+        match names[..] {
+            ["harness", harness, key] if is_harness_name(harness) => {
+                match HARNESS_KEYS.iter().find(|known| known.name == key) {
+                    Some(known) => self.set(known, &name, &value, place),
+                    None => {
+                        let hint = nearest(key, HARNESS_KEYS.iter().map(|known| known.name));
+                        self.unknown(&name, place, hint.map(|near| format!("harness.{harness}.{near}")));
+                    }
+                }
+            }
+            ["harness", harness, ..] if !is_harness_name(harness) => self.problem(
+                place,
+                format!("`{harness}` cannot name a harness"),
+                Some("a name is lower case letters, digits, - and _".into()),
+            ),
+            ["harness", harness] if value.is_table() => {
+                self.settings.harness.entry(harness.to_owned()).or_default();
+            }
+            ["harness"] | ["harness", _] => {
+                self.problem(place, format!("`{name}` is a table"), Some("write [harness.NAME]".into()));
+            }
+            [section] if sections().any(|known| known == section) => {
+                if !value.as_table().is_some_and(toml::Table::is_empty) {
+                    self.problem(place, format!("`{section}` is a table"), Some(format!("write [{section}]")));
+                }
+            }
+            _ => match KEYS.iter().find(|known| known.name == name) {
+                Some(known) => self.set_one(known, &value, place),
+                None => self.unknown_written(&names, &name, &value, place),
+            },
+        }
+    }
+
+    fn unknown_written(&mut self, names: &[&str], name: &str, value: &Value, place: Place) {
+        let key = names.last().copied().unwrap_or_default();
+        if SECRET_KEYS.contains(&key) {
+            self.problem(
+                place,
+                format!("`{name}` would put a secret into a file"),
+                Some("name the environment variable that holds it instead: gh_webhook.secret_env = \"NAME\"".into()),
+            );
+            return;
+        }
+        let near = match names {
+            [section] if value.is_table() => {
+                nearest(section, sections().chain(["harness"])).map(|near| format!("[{near}]"))
+            }
+            [section, key] if sections().any(|known| known == *section) => {
+                let same = KEYS.iter().filter_map(|known| known.name.strip_prefix(section)?.strip_prefix('.'));
+                nearest(key, same).map(|near| format!("{section}.{near}"))
+            }
+            _ => None,
+        };
+        let elsewhere = || KEYS.iter().map(|known| known.name).find(|known| known.rsplit('.').next() == Some(key));
+        self.unknown(name, place, near.or_else(|| elsewhere().map(str::to_owned)));
+    }
+
+    fn take_environment(&mut self, environment: &Environment) {
+        for known in KEYS {
+            let name = variable(known.name);
+            if let Some(text) = environment.get(&name) {
+                match text.to_str() {
+                    Some(text) => self.set_one(known, &(known.plain)(text), Place::Variable(name)),
+                    None => self.problem(Place::Variable(name), format!("`{}` is not UTF-8", known.name), None),
+                }
+            }
+        }
+        for name in environment.names("THE_LOOP_HARNESS_") {
+            if let Some((harness, known)) = harness_of(name)
+                && let Some(text) = environment.text(name)
+            {
+                self.settings.harness.entry(harness.clone()).or_default();
+                let key = format!("harness.{harness}.{}", known.name);
+                self.set(known, &key, &(known.plain)(text), Place::Variable(name.to_owned()));
+            }
+        }
+    }
+
+    fn take_text(&mut self, name: &str, text: &str, place: Place) {
+        match KEYS.iter().find(|known| known.name == name) {
+            Some(known) => self.set_one(known, &(known.plain)(text), place),
+            None => self.unknown(name, place, None),
+        }
+    }
+
+    fn set_one(&mut self, key: &Key<Settings>, value: &Value, place: Place) {
+        match (key.set)(&mut self.settings, value) {
+            Ok(()) => drop(self.origins.insert(key.name.to_owned(), place)),
+            Err(why) => self.problem(place, format!("`{}` {why}", key.name), None),
+        }
+    }
+
+    /// Sets a key of the harness in `name`, which is `harness.NAME.KEY`.
+    fn set(&mut self, key: &Key<HarnessDefinition>, name: &str, value: &Value, place: Place) {
+        let harness = name.split('.').nth(1).unwrap_or_default();
+        let definition = self.settings.harness.entry(harness.to_owned()).or_default();
+        match (key.set)(definition, value) {
+            Ok(()) => drop(self.origins.insert(name.to_owned(), place)),
+            Err(why) => self.problem(place, format!("`{name}` {why}"), None),
+        }
+    }
+
+    fn unknown(&mut self, name: &str, place: Place, near: Option<String>) {
+        let hint = near.map(|near| format!("did you mean `{near}`?"));
+        self.problem(place, format!("`{name}` is not a key"), hint);
+    }
+
+    fn problem(&mut self, place: Place, what: String, hint: Option<String>) {
+        self.problems.push(Problem { place, what, hint });
+    }
+
+    fn finish(mut self, environment: &Environment, file: Option<PathBuf>) -> Result<Loaded, Error> {
+        for found in check::check(&self.settings) {
+            let place = self.origins.get(&found.key).cloned().unwrap_or(Place::Default);
+            self.problem(place, format!("`{}` {}", found.key, found.what), found.hint);
+        }
+        if !self.problems.is_empty() {
+            self.problems.sort_by_key(|problem| match &problem.place {
+                Place::File { line, .. } => (0, *line),
+                Place::Variable(_) => (1, 0),
+                Place::Flag(_) => (2, 0),
+                Place::Default => (3, 0),
+            });
+            return Err(Error::Problems(self.problems));
+        }
+        let warnings = unknown_variables(&self.settings, environment);
+        let mut loaded = Loaded { settings: self.settings, origins: self.origins, warnings, file };
+        for (name, _, origin) in loaded.entries() {
+            loaded.origins.entry(name).or_insert(origin);
+        }
+        Ok(loaded)
+    }
+}
+
+fn is_harness_name(name: &str) -> bool {
+    (1..=40).contains(&name.len())
+        && !name.starts_with(['-', '_'])
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+}
+
+/// The harness and key that a variable `THE_LOOP_HARNESS_NAME_KEY` sets.
+fn harness_of(variable: &str) -> Option<(String, &'static Key<HarnessDefinition>)> {
+    let rest = variable.strip_prefix("THE_LOOP_HARNESS_")?.to_ascii_lowercase();
+    HARNESS_KEYS.iter().find_map(|key| {
+        let harness = rest.strip_suffix(key.name)?.strip_suffix('_')?;
+        is_harness_name(harness).then(|| (harness.to_owned(), key))
+    })
+}
+
+/// A warning for each variable that looks like ours and means nothing. Its value is not told: it may be a secret.
+fn unknown_variables(settings: &Settings, environment: &Environment) -> Vec<String> {
+    let known: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
+    let secrets = &settings.gh_webhook.secret_env;
+    environment
+        .names("THE_LOOP_")
+        .filter(|name| !known.iter().chain(secrets).any(|known| known == name))
+        .filter(|name| !OTHER_VARIABLES.contains(name) && harness_of(name).is_none())
+        .map(|name| match nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => format!("the environment variable `{name}` sets nothing; did you mean `{near}`?"),
+            None => format!("the environment variable `{name}` sets nothing"),
+        })
+        .collect()
+}

@@ -1,0 +1,150 @@
+//! What can be configured, with the defaults.
+
+use std::collections::BTreeMap;
+
+use crate::domain::{Size, Span};
+
+pub use crate::routing::{OnClosed, PromptSettings, Settings as Routing, Trust};
+
+/// `[harness.NAME]`: changes a harness that is known, or defines one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HarnessDefinition {
+    /// The program; the harness's own default where absent.
+    pub command: Option<String>,
+    /// Arguments that are added to every turn's.
+    pub args: Vec<String>,
+    /// Variables that are added to every turn's environment.
+    pub env: BTreeMap<String, String>,
+}
+
+/// The harnesses that need no definition.
+pub(crate) const BUILT_IN_HARNESSES: &[&str] = &["claude", "codex", "copilot", "cursor", "gemini", "opencode"];
+
+/// The whole configuration.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Settings {
+    /// `[gh_webhook]`.
+    pub gh_webhook: GhWebhook,
+    /// `[routing]`.
+    pub routing: Routing,
+    /// `[trust]`.
+    pub trust: Trust,
+    /// `[prompt]`.
+    pub prompt: PromptSettings,
+    /// `[dispatch]`.
+    pub dispatch: Dispatch,
+    /// `[store]`.
+    pub store: StoreSettings,
+    /// `[harness.NAME]`, by name; only what was configured.
+    pub harness: BTreeMap<String, HarnessDefinition>,
+}
+
+impl Settings {
+    /// Every harness that a session may name, in order of name.
+    pub fn harness_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = BUILT_IN_HARNESSES.iter().map(ToString::to_string).collect();
+        names.extend(self.harness.keys().cloned());
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+/// `[gh_webhook]`: the receiver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GhWebhook {
+    /// The address to listen at.
+    pub host: String,
+    /// The port to listen at; 0 takes any that is free.
+    pub port: u16,
+    /// The path that GitHub posts to.
+    pub path: String,
+    /// The environment variables that hold the secrets; a delivery signed with any of them is taken.
+    pub secret_env: Vec<String>,
+    /// The largest body that is taken.
+    pub max_body: Size,
+    /// How many bytes all bodies that are being received may take together.
+    pub max_in_flight: Size,
+    /// How long a sender may take over its request.
+    pub read_timeout: Span,
+    /// How many connections may be open at once.
+    pub max_connections: usize,
+}
+
+impl Default for GhWebhook {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".into(),
+            port: 8787,
+            path: "/gh-webhook".into(),
+            secret_env: vec!["THE_LOOP_GH_WEBHOOK_SECRET".into()],
+            max_body: Size(25 << 20),
+            max_in_flight: Size(128 << 20),
+            read_timeout: Span::secs(30),
+            max_connections: 512,
+        }
+    }
+}
+
+/// `[dispatch]`: how turns are run, limited and tried again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Dispatch {
+    /// How many turns run at once.
+    pub max_concurrent_turns: usize,
+    /// How long a turn may take.
+    pub turn_timeout: Span,
+    /// How long a harness may take to say anything.
+    pub first_output_timeout: Span,
+    /// How long it may then be silent.
+    pub silence_timeout: Span,
+    /// How long a turn that is ended gets to end by itself.
+    pub kill_grace: Span,
+    /// How much of a turn's output is kept.
+    pub max_output: Size,
+    /// How many turns may fail to tell a notice before it counts as failed.
+    pub max_attempts: u32,
+    /// The wait after the first failure; it doubles.
+    pub retry_backoff: Span,
+    /// The longest that it grows to.
+    pub max_retry_backoff: Span,
+    /// How many turns one session may take in an hour; the rest waits.
+    pub max_turns_per_hour: u32,
+    /// What all sessions together may cost in a day, in US dollars.
+    pub max_cost_per_day_usd: Option<f64>,
+    /// What one session may cost in a day, in US dollars.
+    pub max_session_cost_per_day_usd: Option<f64>,
+}
+
+impl Default for Dispatch {
+    fn default() -> Self {
+        Self {
+            max_concurrent_turns: 4,
+            turn_timeout: Span::secs(30 * 60),
+            first_output_timeout: Span::secs(5 * 60),
+            silence_timeout: Span::secs(15 * 60),
+            kill_grace: Span::secs(5),
+            max_output: Size(16 << 20),
+            max_attempts: 5,
+            retry_backoff: Span::secs(5),
+            max_retry_backoff: Span::secs(15 * 60),
+            max_turns_per_hour: 60,
+            max_cost_per_day_usd: None,
+            max_session_cost_per_day_usd: None,
+        }
+    }
+}
+
+/// `[store]`: how much of the past is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoreSettings {
+    /// How long deliveries and turns that are done with are kept.
+    pub keep_for: Span,
+    /// How many bytes their bodies may take; the oldest go first.
+    pub keep_bodies: Size,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self { keep_for: Span::secs(30 * 24 * 60 * 60), keep_bodies: Size(1 << 30) }
+    }
+}

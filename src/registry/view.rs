@@ -1,0 +1,150 @@
+//! A listing that a server keeps: it reads again only what changed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::file::{self, Content};
+use super::{Damaged, Error, Listing, Registry, by_item, io_error};
+use crate::domain::{Session, SessionKey};
+
+/// A file whose time stamp was this young when it was read may change once more without a new time stamp: clocks of
+/// file systems tick every few milliseconds.
+const TICK: Duration = Duration::from_millis(50);
+/// The same for file systems that keep whole seconds.
+const COARSE_TICK: Duration = Duration::from_secs(2);
+
+/// A cached listing. What another process wrote before [`refresh`](Self::refresh) is seen by it.
+#[derive(Debug, Default)]
+pub struct View {
+    files: BTreeMap<OsString, Known>,
+    sessions: Vec<Session>,
+    damaged: Vec<Damaged>,
+    places: HashMap<SessionKey, usize>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// What the file was when it was read; `None` asks for it to be read again.
+    identity: Option<Identity>,
+    content: Content,
+}
+
+/// Two equal identities are one content, unless the file was read in the tick in which it was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Identity {
+    inode: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    /// The one time stamp that no program can set back.
+    changed: (i64, i64),
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            inode: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether the file was last changed long enough before `now` that a further change would show.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let (seconds, nanos) = self.changed;
+        let tick = if nanos == 0 { COARSE_TICK } else { TICK };
+        let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
+        changed.is_some_and(|(seconds, nanos)| {
+            let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
+            now.duration_since(changed).is_ok_and(|age| age > tick)
+        })
+    }
+}
+
+impl View {
+    /// Takes in what changed since the last time, and says whether anything did.
+    pub fn refresh(&mut self, registry: &Registry) -> Result<bool, Error> {
+        let dir = registry.dir();
+        let names = list(dir)?;
+        let mut before = std::mem::take(&mut self.files);
+        let mut changed = false;
+        for name in names {
+            let path = dir.join(&name);
+            let known = before.remove(&name);
+            let now = path.metadata().ok().map(|metadata| Identity::of(&metadata));
+            let known = match known {
+                Some(known) if known.identity.is_some() && known.identity == now => known,
+                known => {
+                    let read = read(&path);
+                    changed |= known.is_none_or(|known| known.content != read.content);
+                    read
+                }
+            };
+            if known.content != Content::Gone {
+                self.files.insert(name, known);
+            }
+        }
+        changed |= !before.is_empty();
+        if changed {
+            self.arrange(dir);
+        }
+        Ok(changed)
+    }
+
+    /// The session of this key.
+    pub fn find(&self, key: &SessionKey) -> Option<&Session> {
+        self.places.get(key).and_then(|place| self.sessions.get(*place))
+    }
+
+    /// Every session, by repository and number.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.iter()
+    }
+
+    /// Every file that could not be understood, by path.
+    pub fn damaged(&self) -> &[Damaged] {
+        &self.damaged
+    }
+
+    pub(super) fn into_listing(self) -> Listing {
+        Listing { sessions: self.sessions, damaged: self.damaged }
+    }
+
+    fn arrange(&mut self, dir: &Path) {
+        self.sessions.clear();
+        self.damaged.clear();
+        for (name, known) in &self.files {
+            match &known.content {
+                Content::Session(session) => self.sessions.push(Session::clone(session)),
+                Content::Damaged(why) => self.damaged.push(Damaged { path: dir.join(name), why: why.clone() }),
+                Content::Gone => {}
+            }
+        }
+        self.sessions.sort_by(by_item);
+        self.places = self.sessions.iter().enumerate().map(|(place, session)| (session.key(), place)).collect();
+    }
+}
+
+fn read(path: &Path) -> Known {
+    // The clock is read first: a change while we read must leave the file unsettled.
+    let now = SystemTime::now();
+    let (content, metadata) = file::read_with(path);
+    let identity = metadata.map(|m| Identity::of(&m)).filter(|identity| identity.is_settled(now));
+    Known { identity, content }
+}
+
+fn list(dir: &Path) -> Result<Vec<OsString>, Error> {
+    let names = std::fs::read_dir(dir)
+        .and_then(|entries| entries.map(|entry| entry.map(|e| e.file_name())).collect::<io::Result<Vec<_>>>())
+        .map_err(io_error("list", dir))?;
+    let is_session = |name: &OsString| {
+        let name = name.as_encoded_bytes();
+        name.ends_with(b".json") && !name.starts_with(b".")
+    };
+    Ok(names.into_iter().filter(is_session).collect())
+}
