@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::{config, sessions};
+use super::{config, deliveries, gh_webhook, sessions, turns};
 
 /// Wakes a waiting coding agent when GitHub has news for it.
 #[derive(Parser, Debug)]
@@ -43,9 +43,20 @@ pub(super) struct Global {
 /// The nouns.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
+    /// Receive GitHub's webhook deliveries
+    #[command(subcommand)]
+    GhWebhook(gh_webhook::Command),
     /// Which agent session waits for what
     #[command(subcommand)]
     Sessions(sessions::Command),
+    /// What was delivered, where it went and why
+    #[command(subcommand)]
+    Deliveries(deliveries::Command),
+    /// What was run, with what result
+    #[command(subcommand)]
+    Turns(turns::Command),
+    /// Everything on one screen
+    Status(Json),
     /// The configuration that counts, and where each value came from
     #[command(subcommand)]
     Config(config::Command),

@@ -1,5 +1,6 @@
 //! What commands work with: where they are, what they were told, and the doors to state and configuration.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use super::args::Global;
@@ -29,6 +30,24 @@ impl Context {
             ..Failure::new(Exit::Failed, "failed to find the working directory")
         })?;
         Ok(Self { printer, environment: Environment::of_this_process(), cwd, global })
+    }
+
+    /// Starts the log on stderr: `THE_LOOP_LOG` says what it holds, else `-v` and `-q`.
+    pub(super) fn start_log(&self) {
+        let level = match (self.global.quiet, self.global.verbose) {
+            (true, _) => "warn",
+            (false, 0) => "info",
+            (false, 1) => "debug",
+            (false, _) => "trace",
+        };
+        let filter = self.environment.text("THE_LOOP_LOG").unwrap_or(level);
+        let filter = tracing_subscriber::EnvFilter::try_new(filter)
+            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+        let plain = self.environment.get("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(!plain);
+        if log.with_target(false).try_init().is_err() {
+            self.printer.warning("the log was started twice");
+        }
     }
 
     /// The state directory, which may not be there yet.

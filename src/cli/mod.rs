@@ -4,12 +4,20 @@ mod args;
 mod checkout;
 mod config;
 mod context;
+mod deliveries;
+mod explain;
 pub mod failure;
+mod gh_webhook;
+mod links;
 mod poke;
 pub mod printer;
+mod samples;
+mod serve;
 mod session_news;
 mod session_register;
 mod sessions;
+mod status;
+mod turns;
 
 use std::process::ExitCode;
 
@@ -38,6 +46,10 @@ pub fn main() -> ExitCode {
     };
     let printer = Printer::new(cli.global.quiet);
     let done = Context::new(cli.global, printer).and_then(|context| match cli.command {
+        Command::GhWebhook(command) => gh_webhook::run(&context, command),
+        Command::Deliveries(command) => deliveries::run(&context, command),
+        Command::Turns(command) => turns::run(&context, command),
+        Command::Status(json) => status::run(&context, json),
         Command::Sessions(command) => sessions::run(&context, command),
         Command::Config(command) => config::run(&context, command),
     });

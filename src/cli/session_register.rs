@@ -60,7 +60,8 @@ pub(super) fn run(context: &Context, asked: Register) -> Result<(), Failure> {
         },
         asked.force,
     )?;
-    poke::poke(&context.state_dir()?)?;
+    // A new conversation owes nothing for what its predecessor needed.
+    poke::resumed(&context.state_dir()?, &registered.session.key())?;
     let session = &registered.session;
     if asked.json.json {
         return context.printer.json(&Row::new(session, &SessionNews::default()));

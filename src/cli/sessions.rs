@@ -10,7 +10,7 @@ use super::args::{ItemArg, Json};
 use super::context::Context;
 use super::failure::{Exit, Failure};
 use super::printer::{Column, relative};
-use super::{poke, session_news, session_register};
+use super::{links, poke, session_news, session_register};
 use crate::domain::{Attention, Session, SessionStatus};
 use crate::registry::{Damaged, Registry};
 
@@ -29,6 +29,8 @@ pub(super) enum Command {
     Pause(One),
     /// Wake a paused or held session again, at once where something waits
     Resume(One),
+    /// Record that a pull request delivers a work item
+    Link(links::LinkArgs),
 }
 
 /// The session that a command is about.
@@ -119,12 +121,13 @@ pub(super) fn run(context: &Context, command: Command) -> Result<(), Failure> {
         Command::Close(one) => close(context, &one),
         Command::Pause(one) => pause(context, &one),
         Command::Resume(one) => resume(context, &one),
+        Command::Link(args) => links::link(context, &args),
     }
 }
 
 fn list(context: &Context, Json { json }: Json) -> Result<(), Failure> {
     let listing = context.registry()?.read()?;
-    let news = session_news::news(&context.state_dir()?)?;
+    let news = session_news::news(context)?;
     let none = SessionNews::default();
     let rows: Vec<Row> =
         listing.sessions.iter().map(|session| Row::new(session, news.get(&session.key()).unwrap_or(&none))).collect();
@@ -243,7 +246,7 @@ fn answer(context: &Context, session: &Session, Json { json }: Json, told: Optio
         let Session { work_item, harness, session_id, .. } = session;
         return context.printer.line(&format!("{work_item} ({harness} session {session_id}) {told}"));
     }
-    let news = session_news::news(&context.state_dir()?)?;
+    let news = session_news::news(context)?;
     let row = Row::new(session, &news.get(&session.key()).cloned().unwrap_or_default());
     if json {
         return context.printer.json(&row);

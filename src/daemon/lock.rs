@@ -57,11 +57,8 @@ impl ServerLock {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let holder = read_holder(&file).unwrap_or(Holder {
-                        pid: 0,
-                        started_at: Timestamp::now(),
-                        listening: None,
-                    });
+                    let holder =
+                        read_holder(&file).unwrap_or(Holder { pid: 0, started_at: Timestamp::now(), listening: None });
                     return Err(Error::Held { path: state_dir.to_path_buf(), holder });
                 }
                 Err(TryLockError::Error(source)) => return Err(failed(source)),

@@ -22,9 +22,7 @@ pub use lock::{Holder, ServerLock, holder, poke};
 use crate::config::Settings;
 use crate::domain::Secret;
 use crate::edges::{github_webhook, listener};
-use crate::engine::{
-    Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts,
-};
+use crate::engine::{Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts};
 use crate::harness::{Harnesses, Limits};
 use crate::registry::Registry;
 use crate::retry::Policy;

@@ -98,10 +98,8 @@ impl Dispatcher {
 
     /// Starts whatever is ready; gives the time at which something else may be.
     async fn step(&self) -> Result<Option<Timestamp>, Error> {
-        let (inboxes, states, turns) = self
-            .store
-            .read(|db| Ok((db.inboxes()?, db.session_states()?, db.running_turns()?)))
-            .await?;
+        let (inboxes, states, turns) =
+            self.store.read(|db| Ok((db.inboxes()?, db.session_states()?, db.running_turns()?))).await?;
         let mut running = Running::of(&turns);
         let mut wake_at: Option<Timestamp> = None;
         let mut due = |at: Timestamp| wake_at = Some(wake_at.map_or(at, |now: Timestamp| now.min(at)));

@@ -5,6 +5,7 @@
 //! between looking and sleeping; and what is in the store is found after any restart.
 
 mod dispatcher;
+mod explain;
 mod intake;
 mod router;
 pub mod schedule;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
+pub use explain::explain;
 pub use intake::Intake;
 pub use router::Router;
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};

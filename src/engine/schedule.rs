@@ -193,7 +193,9 @@ mod tests {
         };
         assert!(matches!(ask(&inbox(0, 0, 1), &session(), &held, 99), Readiness::Held(why) if why.contains("run x")));
         let failed = SessionState { retry_at: Some(at(200)), ..SessionState::default() };
-        assert!(matches!(ask(&inbox(0, 0, 1), &session(), &failed, 99), Readiness::Until(until, Some(_)) if until == at(200)));
+        assert!(
+            matches!(ask(&inbox(0, 0, 1), &session(), &failed, 99), Readiness::Until(until, Some(_)) if until == at(200))
+        );
     }
 
     #[test]
@@ -201,9 +203,8 @@ mod tests {
         let mut running = Running::default();
         running.add("github:o/r#2", "claude", "s", "/elsewhere".into());
         let state = SessionState::default();
-        let ask = |running: &Running| {
-            readiness(&inbox(0, 0, 1), Some(&session()), &state, running, &settings(), at(99))
-        };
+        let ask =
+            |running: &Running| readiness(&inbox(0, 0, 1), Some(&session()), &state, running, &settings(), at(99));
         assert!(matches!(ask(&running), Readiness::Occupied(_)));
         let mut other = Running::default();
         other.add("github:o/r#3", "claude", "t", "/w".into());

@@ -122,11 +122,8 @@ impl TurnRunner {
                 Ok(Some(turn))
             }
             Err(error) => {
-                let failure = Failure {
-                    kind: FailureKind::Crashed,
-                    message: crate::domain::chain(&error),
-                    not_before: None,
-                };
+                let failure =
+                    Failure { kind: FailureKind::Crashed, message: crate::domain::chain(&error), not_before: None };
                 self.settle(&turn, failed(failure), None).await?;
                 Ok(None)
             }
@@ -321,7 +318,9 @@ fn failed(failure: Failure) -> TurnOutcome {
 fn attention(turn: &Turn, failure: &Failure) -> Attention {
     let resume = format!("the-loop sessions resume --work-item {}", turn.work_item);
     let mend = match failure.kind {
-        FailureKind::NotSignedIn => format!("sign in to {} as the user that runs the-loop, then run `{resume}`", turn.harness),
+        FailureKind::NotSignedIn => {
+            format!("sign in to {} as the user that runs the-loop, then run `{resume}`", turn.harness)
+        }
         FailureKind::ConversationGone => format!(
             "register another conversation: `the-loop sessions register --force --work-item {} --harness {} --session-id ID`",
             turn.work_item, turn.harness

@@ -102,6 +102,17 @@ impl Db {
         Ok(moved)
     }
 
+    /// Takes back the decision about a delivery, so that it is decided anew.
+    pub fn undecide(&self, seq: DeliverySeq) -> Result<(), Error> {
+        self.execute(
+            "take a decision back",
+            "UPDATE deliveries SET outcome = 'pending', reason = 'to be decided anew'
+             WHERE seq = ?1 AND EXISTS (SELECT 1 FROM bodies b WHERE b.seq = ?1)",
+            [seq.0],
+        )
+        .map(|_| ())
+    }
+
     /// Takes the waiting and failed notices of a delivery out of their inboxes for good.
     pub fn drop_notices(&self, seq: DeliverySeq, reason: &str) -> Result<usize, Error> {
         let dropped = self.execute(

@@ -60,8 +60,7 @@ pub fn routes(settings: Settings, intake: Intake) -> Router {
         budget: Budget::new(settings.max_in_flight),
     };
     let path = settings.path.trim_end_matches('/').to_owned();
-    let receiver =
-        Arc::new(Receiver { path: path.clone(), secrets: Arc::new(settings.secrets), limits, intake });
+    let receiver = Arc::new(Receiver { path: path.clone(), secrets: Arc::new(settings.secrets), limits, intake });
     let mut router = Router::new();
     // One trailing slash is the same place; the root has no other spelling.
     let spellings = if path.is_empty() { vec!["/".to_owned()] } else { vec![path.clone(), format!("{path}/")] };
@@ -158,11 +157,7 @@ impl Receiver {
             let github = github.map_err(|error| Refusal::payload(&error))?;
             payload::from_github(&github, &verified, Timestamp::now()).map_err(|error| Refusal::payload(&error))
         };
-        if large {
-            tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::store())?
-        } else {
-            work()
-        }
+        if large { tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::store())? } else { work() }
     }
 }
 

@@ -26,7 +26,9 @@ impl Refusal {
                 "the body is not as GitHub prints it (white space between its tokens): a relay may have parsed and \
                  printed it again; use one that forwards the raw body"
             }
-            (signing::Error::Mismatch, _) => "is the webhook's secret at GitHub the one that the server was started with?",
+            (signing::Error::Mismatch, _) => {
+                "is the webhook's secret at GitHub the one that the server was started with?"
+            }
             (signing::Error::Missing, _) => "the webhook has no secret at GitHub, or somebody else is posting here",
             (signing::Error::Sha1Only, _) => "a relay dropped X-Hub-Signature-256, or the sender is not GitHub",
             (signing::Error::Malformed, _) => "the sender is not GitHub, or a relay changed the header",
