@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Error;
+use super::{Error, json};
 use crate::domain::{Delivery, Source};
 use crate::signing::Verified;
 
@@ -58,7 +58,7 @@ pub fn from_github(headers: &GithubHeaders, body: &Verified<'_>, received_at: Ti
         Encoding::Json => body.bytes().to_vec(),
         Encoding::Form => form_payload(body.bytes())?,
     };
-    check_object(&json)?;
+    json::check_object(&json)?;
     Ok(Delivery {
         source: Source::GithubWebhook,
         id: headers.delivery.clone(),
@@ -74,11 +74,4 @@ fn form_payload(body: &[u8]) -> Result<Vec<u8>, Error> {
         Some((_, json)) if found.is_empty() => Ok(json.into_owned().into_bytes()),
         last => Err(Error::Form(found.len() + usize::from(last.is_some()))),
     }
-}
-
-/// Checks that `json` is one complete JSON object without building a tree: 25 MB of it would take many times that.
-fn check_object(json: &[u8]) -> Result<(), Error> {
-    let _: serde::de::IgnoredAny = serde_json::from_slice(json).map_err(|e| Error::NotJson(e.to_string()))?;
-    let first = json.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first == Some(&b'{') { Ok(()) } else { Err(Error::NotAnObject) }
 }

@@ -26,6 +26,9 @@ pub enum Error {
     /// The body is JSON, but GitHub's deliveries are objects.
     #[error("the body is JSON but not an object, and every delivery of GitHub is one")]
     NotAnObject,
+    /// The nesting is deeper than anything GitHub sends, and than a reader should follow.
+    #[error("the body nests deeper than {0} levels, which no delivery of GitHub does")]
+    TooDeep(usize),
     /// A form that does not hold exactly one payload.
     #[error(
         "the form has {0} `payload` fields and not one; choose application/json as \"Content type\" in the webhook's \
@@ -34,14 +37,14 @@ pub enum Error {
     Form(usize),
     /// The event's name does not fit the body. GitHub signs the body only.
     #[error(
-        "the delivery is called `{event}` but its body has no `{wanted}` object; GitHub signs the body and not the \
-         event's name, so a name that does not fit it is not believed"
+        "the delivery is called `{event}` but its body {why}; GitHub signs the body and not the event's name, so a \
+         name that does not fit the body is not believed"
     )]
     Misnamed {
         /// What the delivery is called.
         event: String,
-        /// The object that an event of that name has.
-        wanted: &'static str,
+        /// What does not fit.
+        why: String,
     },
 }
 

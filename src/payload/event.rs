@@ -1,22 +1,63 @@
 //! A [`Delivery`] to an [`Event`].
 
-use super::Error;
+use super::facts::Facts;
+use super::field::Field;
+use super::reading::{Payload, Reading};
+use super::{Error, fit, items, json, pulls, refs, verdicts};
 use crate::domain::{Delivery, Event, Nature};
 
 /// Reads what a delivery says. The same delivery always gives the same event.
+///
+/// An event that we do not map is no error: it is kept, and its nature says so.
 pub fn read(delivery: &Delivery) -> Result<Event, Error> {
+    let body = json::parse(&delivery.body)?;
+    let root = Field::root(&body);
+    if !root.is_object() {
+        return Err(Error::NotAnObject);
+    }
+    let mapped = fit::check(&delivery.event, root)?;
+    let payload = Payload::new(root);
+    let reading = if mapped { reading(&delivery.event, &payload) } else { unmapped(&payload) };
+    let unknown = || format!("delivery:{}:{}", delivery.source.key(), delivery.id);
     Ok(Event {
         name: delivery.event.clone(),
-        action: None,
-        repository: None,
-        sender: None,
-        author: None,
-        nature: Nature::Unmapped,
-        subjects: Vec::new(),
-        links: Vec::new(),
-        fingerprint: format!("delivery:{}:{}", delivery.source.key(), delivery.id),
-        supersedes: None,
-        happened_at: None,
-        facts: Vec::new(),
+        action: payload.action.map(String::from),
+        nature: reading.nature,
+        author: reading.author,
+        subjects: reading.subjects,
+        links: reading.links,
+        fingerprint: reading.identity.unwrap_or_else(unknown),
+        supersedes: reading.supersedes,
+        happened_at: reading.happened_at,
+        facts: reading.facts.done(),
+        repository: payload.repository,
+        sender: payload.sender,
     })
+}
+
+fn reading(name: &str, payload: &Payload<'_>) -> Reading {
+    match name {
+        "issues" => items::issues(payload),
+        "issue_comment" => items::issue_comment(payload),
+        "pull_request" => pulls::pull_request(payload),
+        "pull_request_review" => pulls::review(payload),
+        "pull_request_review_comment" => pulls::review_comment(payload),
+        "pull_request_review_thread" => pulls::review_thread(payload),
+        "workflow_run" => verdicts::workflow_run(payload),
+        "check_suite" => verdicts::check_suite(payload),
+        "check_run" => verdicts::check_run(payload),
+        "status" => verdicts::status(payload),
+        "deployment_status" => verdicts::deployment_status(payload),
+        "push" => refs::push(payload),
+        "merge_group" => refs::merge_group(payload),
+        "create" | "delete" => refs::created_or_deleted(name, payload),
+        _ => unmapped(payload),
+    }
+}
+
+fn unmapped(payload: &Payload<'_>) -> Reading {
+    let mut facts = Facts::default();
+    facts.add("repository.full_name", payload.root.at("repository.full_name"));
+    facts.add("action", payload.root.at("action"));
+    Reading { facts, ..Reading::new(Nature::Unmapped) }
 }

@@ -3,9 +3,19 @@
 //! [`from_github`] proves no more than that the bytes are a JSON object and keeps them; [`read`] says what they mean.
 //! Both are pure, so that `explain`, a replay and a dry run read a delivery as the router did.
 
+mod closing;
 mod delivery;
 mod error;
 mod event;
+mod facts;
+mod field;
+mod fit;
+mod items;
+mod json;
+mod pulls;
+mod reading;
+mod refs;
+mod verdicts;
 
 pub use delivery::{Encoding, GithubHeaders, from_github};
 pub use error::Error;

@@ -2,9 +2,14 @@
 
 mod coalesce;
 mod echo;
+mod names;
 mod prompt;
+mod quote;
 mod route;
+mod search;
 mod settings;
+mod trust;
+mod wake;
 
 pub use coalesce::{Batch, coalesce};
 pub use echo::{MARKER, carries_marker};

@@ -1,0 +1,129 @@
+//! JSON text: checked without a tree, and read with one where it must be.
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::Error;
+
+/// The deepest nesting that is taken: what serde_json follows before it gives up.
+const MAX_DEPTH: usize = 127;
+
+/// Checks that `json` is one complete JSON object without building a tree: 25 MB of it would take many times that.
+pub(super) fn check_object(json: &[u8]) -> Result<(), Error> {
+    // Ignored strings are not checked for their encoding, so that is done first.
+    let text = std::str::from_utf8(json).map_err(|e| Error::NotJson(format!("it is not UTF-8 ({e})")))?;
+    let _: IgnoredAny = serde_json::from_str(text).map_err(|e| Error::NotJson(e.to_string()))?;
+    if !text.trim_start().starts_with('{') {
+        return Err(Error::NotAnObject);
+    }
+    if depth(json) > MAX_DEPTH { Err(Error::TooDeep(MAX_DEPTH)) } else { Ok(()) }
+}
+
+/// Reads `json` into a tree. Half a surrogate pair, which JSON allows and Unicode does not, becomes U+FFFD.
+pub(super) fn parse(json: &[u8]) -> Result<Value, Error> {
+    match serde_json::from_slice(json) {
+        Ok(value) => Ok(value),
+        Err(error) => match without_lone_surrogates(json) {
+            Some(mended) => serde_json::from_slice(&mended).map_err(|e| Error::NotJson(e.to_string())),
+            None => Err(Error::NotJson(error.to_string())),
+        },
+    }
+}
+
+/// How deep valid JSON nests.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// `json` with every escape that is half a surrogate pair replaced, or `None` where there is none.
+fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
+    let mut mended = json.to_vec();
+    let (mut at, mut changed) = (0, false);
+    while let Some(found) = json.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
+        at += found;
+        match (unit(json, at), unit(json, at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
+            (Some(0xd800..=0xdfff), _) => {
+                if let Some(digits) = mended.get_mut(at + 2..at + 6) {
+                    digits.copy_from_slice(b"fffd");
+                    changed = true;
+                }
+                at += 6;
+            }
+            (Some(_), _) => at += 6,
+            (None, _) => at += 2,
+        }
+    }
+    changed.then_some(mended)
+}
+
+/// The UTF-16 unit that a `\uXXXX` at `at` stands for.
+fn unit(json: &[u8], at: usize) -> Option<u16> {
+    let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_surrogate_pair_becomes_the_replacement_character() {
+        let read = |text: &str| parse(text.as_bytes()).map(|value| value["a"].as_str().map(String::from));
+        for (text, wanted) in [
+            (r#"{"a":"\ud83d"}"#, "\u{fffd}"),
+            (r#"{"a":"\ude00x"}"#, "\u{fffd}x"),
+            (r#"{"a":"\ud83d\ud83d\ude00"}"#, "\u{fffd}😀"),
+            (r#"{"a":"\uD83Dn\u0041"}"#, "\u{fffd}nA"),
+            (r#"{"a":"\\ud83d \ud83d"}"#, "\\ud83d \u{fffd}"),
+            (r#"{"a":"\ud83d\n"}"#, "\u{fffd}\n"),
+            (r#"{"a":"😀"}"#, "😀"),
+        ] {
+            check_object(text.as_bytes()).expect(text);
+            assert_eq!(read(text), Ok(Some(wanted.into())), "{text}");
+        }
+        for text in [r#"{"a":"\ud83"}"#, r#"{"a":"\ud83d"#, r#"{"a":"\x"}"#, "{\"a\":\"\\"] {
+            assert!(matches!(read(text), Err(Error::NotJson(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_one_complete_object_is_taken() {
+        for text in ["{}", " {\"a\":[1,2]}\n", r#"{"a":"\"}{"}"#, r#"{"a":1,"a":2}"#] {
+            assert_eq!(check_object(text.as_bytes()), Ok(()), "{text}");
+        }
+        for text in ["", "{", "{}{}", "{\"a\":}", "nul", "{'a':1}", "\u{feff}{}"] {
+            assert!(matches!(check_object(text.as_bytes()), Err(Error::NotJson(_))), "{text}");
+        }
+        for text in ["[]", "1", "\"x\"", "null"] {
+            assert_eq!(check_object(text.as_bytes()), Err(Error::NotAnObject), "{text}");
+        }
+        assert!(matches!(check_object(b"{\"a\":\"\xff\"}"), Err(Error::NotJson(_))));
+    }
+
+    #[test]
+    fn whatever_is_taken_can_be_read() {
+        let nested = |levels: usize| format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+        assert_eq!(check_object(nested(MAX_DEPTH).as_bytes()), Ok(()));
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert_eq!(check_object(nested(MAX_DEPTH + 1).as_bytes()), Err(Error::TooDeep(MAX_DEPTH)));
+        assert!(check_object(br#"{"a":"[[[[\"[[["}"#).is_ok());
+    }
+}
