@@ -5,12 +5,14 @@
 
 mod check;
 mod environment;
+mod harness_tables;
 mod keys;
 mod kinds;
 mod layers;
 mod problem;
 mod secrets;
 mod settings;
+mod stand_in;
 mod state_dir;
 mod toml_file;
 
