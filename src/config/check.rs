@@ -9,7 +9,10 @@ pub(super) struct Found {
     pub(super) key: String,
     /// What is wrong, in words that follow the key.
     pub(super) what: String,
+    /// What would be right.
     pub(super) hint: Option<String>,
+    /// The other key, where two do not go together.
+    pub(super) other: Option<&'static str>,
 }
 
 /// GitHub's `author_association` values (docs.github.com, "CommentAuthorAssociation").
@@ -33,13 +36,21 @@ struct Findings(Vec<Found>);
 impl Findings {
     fn unless(&mut self, right: bool, key: &str, what: impl Into<String>) {
         if !right {
-            self.0.push(Found { key: key.to_owned(), what: what.into(), hint: None });
+            self.0.push(Found { key: key.to_owned(), what: what.into(), hint: None, other: None });
         }
     }
 
     fn unless_with(&mut self, right: bool, key: &str, what: impl Into<String>, hint: &str) {
         if !right {
-            self.0.push(Found { key: key.to_owned(), what: what.into(), hint: Some(hint.to_owned()) });
+            self.0.push(Found { key: key.to_owned(), what: what.into(), hint: Some(hint.to_owned()), other: None });
+        }
+    }
+
+    /// `value` of `key` must not be above `limit` of `other`.
+    fn unless_within<T: Ord + std::fmt::Display>(&mut self, key: &str, value: T, other: &'static str, limit: T) {
+        if value > limit {
+            let what = format!("is {value}, more than the {limit} of {other}");
+            self.0.push(Found { key: key.to_owned(), what, hint: None, other: Some(other) });
         }
     }
 }
@@ -80,11 +91,7 @@ fn receiver(settings: &Settings, found: &mut Findings) {
         "gh_webhook.max_body",
         format!("is {}, far above the {GITHUB_LARGEST} that GitHub sends at most", all.max_body),
     );
-    found.unless(
-        all.max_in_flight >= all.max_body,
-        "gh_webhook.max_in_flight",
-        format!("is {}, less than the {} of one body (gh_webhook.max_body)", all.max_in_flight, all.max_body),
-    );
+    found.unless_within("gh_webhook.max_body", all.max_body, "gh_webhook.max_in_flight", all.max_in_flight);
     at_least(found, "gh_webhook.read_timeout", all.read_timeout, Span::secs(1));
     found.unless((1..=65_536).contains(&all.max_connections), "gh_webhook.max_connections", "should be 1 to 65536");
 }
@@ -99,11 +106,7 @@ fn routing(settings: &Settings, found: &mut Findings) {
             "write EVENT or EVENT.ACTION in lower case, such as \"issue_comment.created\"",
         );
     }
-    found.unless(
-        all.debounce <= all.max_wait,
-        "routing.debounce",
-        format!("is {}, more than the {} of routing.max_wait", all.debounce, all.max_wait),
-    );
+    found.unless_within("routing.debounce", all.debounce, "routing.max_wait", all.max_wait);
     found.unless(
         (1..=10_000).contains(&all.max_events_per_turn),
         "routing.max_events_per_turn",
@@ -134,11 +137,7 @@ fn routing(settings: &Settings, found: &mut Findings) {
     }
     let prompt = &settings.prompt;
     found.unless(prompt.max_field >= Size(256), "prompt.max_field", "is less than 256B, which tells nothing");
-    found.unless(
-        prompt.max_prompt >= prompt.max_field,
-        "prompt.max_prompt",
-        format!("is {}, less than the {} of prompt.max_field", prompt.max_prompt, prompt.max_field),
-    );
+    found.unless_within("prompt.max_field", prompt.max_field, "prompt.max_prompt", prompt.max_prompt);
 }
 
 fn dispatch(settings: &Settings, found: &mut Findings) {
@@ -164,10 +163,11 @@ fn dispatch(settings: &Settings, found: &mut Findings) {
         "dispatch.retry_backoff",
         "is 0, which tries again without a pause",
     );
-    found.unless(
-        all.retry_backoff <= all.max_retry_backoff,
+    found.unless_within(
         "dispatch.retry_backoff",
-        format!("is {}, more than the {} of dispatch.max_retry_backoff", all.retry_backoff, all.max_retry_backoff),
+        all.retry_backoff,
+        "dispatch.max_retry_backoff",
+        all.max_retry_backoff,
     );
     found.unless(all.max_turns_per_hour >= 1, "dispatch.max_turns_per_hour", "is 0, which wakes nobody");
     at_least(found, "store.keep_for", settings.store.keep_for, Span::secs(60 * 60));
@@ -175,14 +175,12 @@ fn dispatch(settings: &Settings, found: &mut Findings) {
 
 fn harnesses(settings: &Settings, found: &mut Findings) {
     for (name, definition) in &settings.harness {
-        let known = BUILT_IN_HARNESSES.contains(&name.as_str()) || definition.command.is_some();
-        found.unless_with(
-            known,
-            &format!("harness.{name}.command"),
-            "is missing",
-            &format!("`{name}` is not one of {}, so it needs a command", BUILT_IN_HARNESSES.join(", ")),
-        );
-        for variable in definition.env.keys() {
+        if !BUILT_IN_HARNESSES.contains(&name.as_str()) {
+            let why = format!("`{name}` is not one of {}, so it needs one", BUILT_IN_HARNESSES.join(", "));
+            found.unless_with(definition.command.is_some(), &format!("harness.{name}.command"), "is missing", &why);
+            found.unless_with(definition.resume.is_some(), &format!("harness.{name}.resume"), "is missing", &why);
+        }
+        for variable in definition.env.iter().flat_map(|env| env.keys()) {
             let plain = !variable.is_empty() && !variable.contains(['=', '\0']);
             found.unless(plain, &format!("harness.{name}.env"), format!("has `{variable}`, which names no variable"));
         }

@@ -2,17 +2,17 @@
 
 use toml::Value;
 
-use super::kinds::{Bytes, Duration, Kind, List, Money, Number, OneOrMore, OptionalText, Table, Text, Word};
-use super::settings::{HarnessDefinition, Settings};
+use super::kinds::{Bytes, Duration, Kind, List, Money, Number, OneOrMore, Text, Word};
+use super::{harness_tables, settings::Settings};
 
-/// One key of a `T`.
-pub(super) struct Key<T> {
+/// One key.
+pub(super) struct Key {
     /// The dotted name.
     pub(super) name: &'static str,
     /// Takes a value from a file, or says in what way it is wrong.
-    pub(super) set: fn(&mut T, &Value) -> Result<(), String>,
+    pub(super) set: fn(&mut Settings, &Value) -> Result<(), String>,
     /// The value as a file would hold it; `None` where it has none.
-    pub(super) get: fn(&T) -> Option<Value>,
+    pub(super) get: fn(&Settings) -> Option<Value>,
     /// What a text from the environment or a flag stands for.
     pub(super) plain: fn(&str) -> Value,
 }
@@ -32,22 +32,18 @@ macro_rules! key {
 }
 
 macro_rules! dotted {
-    ($one:ident) => {
-        stringify!($one)
-    };
     ($section:ident . $key:ident) => {
         concat!(stringify!($section), ".", stringify!($key))
     };
 }
 
 type Texts = Vec<String>;
-type Pairs = std::collections::BTreeMap<String, String>;
 type Span = crate::domain::Span;
 type Size = crate::domain::Size;
 type OnClosed = super::settings::OnClosed;
 
 /// The keys that have one place, in the order in which people read them.
-pub(super) const KEYS: &[Key<Settings>] = &[
+pub(super) const KEYS: &[Key] = &[
     key!(gh_webhook.host: String as Text),
     key!(gh_webhook.port: u16 as Number),
     key!(gh_webhook.path: String as Text),
@@ -83,13 +79,9 @@ pub(super) const KEYS: &[Key<Settings>] = &[
     key!(store.keep_bodies: Size as Bytes),
 ];
 
-/// The keys of each `[harness.NAME]`.
-pub(super) const HARNESS_KEYS: &[Key<HarnessDefinition>] =
-    &[key!(command: Option<String> as OptionalText), key!(args: Texts as List), key!(env: Pairs as Table)];
-
 /// The dotted names of all keys; those of a harness are `harness.NAME.KEY`.
 pub fn key_names() -> impl Iterator<Item = String> {
-    let harness = HARNESS_KEYS.iter().map(|key| format!("harness.NAME.{}", key.name));
+    let harness = harness_tables::keys().iter().map(|key| format!("harness.NAME.{key}"));
     KEYS.iter().map(|key| key.name.to_owned()).chain(harness)
 }
 

@@ -1,6 +1,5 @@
 //! The kinds of values: how each is read from TOML and from plain text, and written for people.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use toml::Value;
@@ -27,8 +26,6 @@ pub(super) trait Kind<T> {
 
 /// Text that is not empty.
 pub(super) struct Text;
-/// Text that may be absent.
-pub(super) struct OptionalText;
 /// A whole number that is not negative.
 pub(super) struct Number;
 /// An amount of money that may be absent.
@@ -41,8 +38,6 @@ pub(super) struct Bytes;
 pub(super) struct List;
 /// A list of texts, where a single one needs no brackets.
 pub(super) struct OneOrMore;
-/// A table of texts.
-pub(super) struct Table;
 /// One of a few words.
 pub(super) struct Word;
 
@@ -72,18 +67,6 @@ impl Kind<String> for Text {
 
     fn write(value: &String) -> Option<Value> {
         Some(Value::String(value.clone()))
-    }
-}
-
-impl Kind<Option<String>> for OptionalText {
-    const SHAPE: &'static str = <Text as Kind<String>>::SHAPE;
-
-    fn read(value: &Value) -> Result<Option<String>, String> {
-        Text::read(value).map(Some)
-    }
-
-    fn write(value: &Option<String>) -> Option<Value> {
-        value.as_ref().and_then(Text::write)
     }
 }
 
@@ -203,28 +186,6 @@ impl Kind<Vec<String>> for OneOrMore {
 
     fn plain(text: &str) -> Value {
         List::plain(text)
-    }
-}
-
-impl Kind<BTreeMap<String, String>> for Table {
-    const SHAPE: &'static str = "a table of texts such as { NAME = \"value\" }";
-
-    fn read(value: &Value) -> Result<BTreeMap<String, String>, String> {
-        let table = value.as_table().ok_or_else(|| not(Self::SHAPE, value))?;
-        let pair = |(name, value): (&String, &Value)| match value.as_str() {
-            Some(text) => Ok((name.clone(), text.to_owned())),
-            None => Err(format!("has `{name}`, which {}", not("a text", value))),
-        };
-        table.iter().map(pair).collect()
-    }
-
-    fn write(value: &BTreeMap<String, String>) -> Option<Value> {
-        Some(Value::Table(value.iter().map(|(name, text)| (name.clone(), Value::String(text.clone()))).collect()))
-    }
-
-    fn plain(text: &str) -> Value {
-        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-        Value::Table(pairs.map(|(name, value)| (name.trim().to_owned(), Value::String(value.to_owned()))).collect())
     }
 }
 

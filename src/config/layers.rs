@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-use super::keys::{HARNESS_KEYS, KEYS, Key, nearest, variable};
+use super::keys::{KEYS, Key, nearest, variable};
 use super::problem::{Error, Place, Problem};
-use super::settings::{HarnessDefinition, Settings};
+use super::settings::Settings;
 use super::toml_file::{self, Written};
-use super::{Environment, check};
+use super::{Environment, check, harness_tables};
 
 /// Variables of ours that set no key.
 const OTHER_VARIABLES: &[&str] =
@@ -41,10 +41,10 @@ impl Loaded {
         let mut entries: Vec<_> =
             KEYS.iter().map(|key| (key.name.to_owned(), (key.get)(&self.settings), origin(key.name))).collect();
         for (harness, definition) in &self.settings.harness {
-            for key in HARNESS_KEYS {
-                let name = format!("harness.{harness}.{}", key.name);
+            for (key, value) in harness_tables::table(definition) {
+                let name = format!("harness.{harness}.{key}");
                 let origin = origin(&name);
-                entries.push((name, (key.get)(definition), origin));
+                entries.push((name, Some(value), origin));
             }
         }
         entries
@@ -126,12 +126,11 @@ impl Layers {
         let name = names.join(".");
         match names[..] {
             ["harness", harness, key] if is_harness_name(harness) => {
-                match HARNESS_KEYS.iter().find(|known| known.name == key) {
-                    Some(known) => self.set(known, &name, &value, place),
-                    None => {
-                        let hint = nearest(key, HARNESS_KEYS.iter().map(|known| known.name));
-                        self.unknown(&name, place, hint.map(|near| format!("harness.{harness}.{near}")));
-                    }
+                if harness_tables::keys().contains(&key) {
+                    self.set_harness(harness, key, &value, place);
+                } else {
+                    let near = nearest(key, harness_tables::keys().iter().copied());
+                    self.unknown(&name, place, near.map(|near| format!("harness.{harness}.{near}")));
                 }
             }
             ["harness", harness, ..] if !is_harness_name(harness) => self.problem(
@@ -192,12 +191,10 @@ impl Layers {
             }
         }
         for name in environment.names("THE_LOOP_HARNESS_") {
-            if let Some((harness, known)) = harness_of(name)
+            if let Some((harness, key)) = harness_of(name)
                 && let Some(text) = environment.text(name)
             {
-                self.settings.harness.entry(harness.clone()).or_default();
-                let key = format!("harness.{harness}.{}", known.name);
-                self.set(known, &key, &(known.plain)(text), Place::Variable(name.to_owned()));
+                self.set_harness(&harness, key, &harness_tables::plain(key, text), Place::Variable(name.to_owned()));
             }
         }
     }
@@ -209,19 +206,18 @@ impl Layers {
         }
     }
 
-    fn set_one(&mut self, key: &Key<Settings>, value: &Value, place: Place) {
+    fn set_one(&mut self, key: &Key, value: &Value, place: Place) {
         match (key.set)(&mut self.settings, value) {
             Ok(()) => drop(self.origins.insert(key.name.to_owned(), place)),
             Err(why) => self.problem(place, format!("`{}` {why}", key.name), None),
         }
     }
 
-    /// Sets a key of the harness in `name`, which is `harness.NAME.KEY`.
-    fn set(&mut self, key: &Key<HarnessDefinition>, name: &str, value: &Value, place: Place) {
-        let harness = name.split('.').nth(1).unwrap_or_default();
+    fn set_harness(&mut self, harness: &str, key: &str, value: &Value, place: Place) {
+        let name = format!("harness.{harness}.{key}");
         let definition = self.settings.harness.entry(harness.to_owned()).or_default();
-        match (key.set)(definition, value) {
-            Ok(()) => drop(self.origins.insert(name.to_owned(), place)),
+        match harness_tables::set(definition, key, value) {
+            Ok(()) => drop(self.origins.insert(name, place)),
             Err(why) => self.problem(place, format!("`{name}` {why}"), None),
         }
     }
@@ -235,9 +231,21 @@ impl Layers {
         self.problems.push(Problem { place, what, hint });
     }
 
+    /// Where a person finds what is wrong with a key: where it is set, else where the other key is that it does not go
+    /// with, else, for one that is missing, where its neighbours are.
+    fn place_of(&self, key: &str, other: Option<&str>) -> Place {
+        let table = key.rsplit_once('.').map_or(key, |(table, _)| table);
+        let neighbours = || {
+            let mut keys = self.origins.iter();
+            keys.find(|(name, _)| table.starts_with("harness.") && name.starts_with(table)).map(|(_, place)| place)
+        };
+        let set = self.origins.get(key).or_else(|| other.and_then(|other| self.origins.get(other)));
+        set.or_else(neighbours).cloned().unwrap_or(Place::Default)
+    }
+
     fn finish(mut self, environment: &Environment, file: Option<PathBuf>) -> Result<Loaded, Error> {
         for found in check::check(&self.settings) {
-            let place = self.origins.get(&found.key).cloned().unwrap_or(Place::Default);
+            let place = self.place_of(&found.key, found.other);
             self.problem(place, format!("`{}` {}", found.key, found.what), found.hint);
         }
         if !self.problems.is_empty() {
@@ -265,12 +273,12 @@ fn is_harness_name(name: &str) -> bool {
 }
 
 /// The harness and key that a variable `THE_LOOP_HARNESS_NAME_KEY` sets.
-fn harness_of(variable: &str) -> Option<(String, &'static Key<HarnessDefinition>)> {
+fn harness_of(variable: &str) -> Option<(String, &'static str)> {
     let rest = variable.strip_prefix("THE_LOOP_HARNESS_")?.to_ascii_lowercase();
-    HARNESS_KEYS.iter().find_map(|key| {
-        let harness = rest.strip_suffix(key.name)?.strip_suffix('_')?;
-        is_harness_name(harness).then(|| (harness.to_owned(), key))
-    })
+    // The longest key that fits: `session_id_pattern` before a `pattern` of a harness called `x_session_id`.
+    let keys = harness_tables::keys().iter().filter_map(|key| Some((rest.strip_suffix(key)?.strip_suffix('_')?, *key)));
+    let (harness, key) = keys.max_by_key(|(_, key)| key.len())?;
+    is_harness_name(harness).then(|| (harness.to_owned(), key))
 }
 
 /// A warning for each variable that looks like ours and means nothing. Its value is not told: it may be a secret.

@@ -5,6 +5,7 @@
 
 mod check;
 mod environment;
+mod harness_tables;
 mod keys;
 mod kinds;
 mod layers;

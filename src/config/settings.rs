@@ -3,22 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::domain::{Size, Span};
-
+pub use crate::harness::Definition as HarnessDefinition;
 pub use crate::routing::{OnClosed, PromptSettings, Settings as Routing, Trust};
 
-/// `[harness.NAME]`: changes a harness that is known, or defines one.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct HarnessDefinition {
-    /// The program; the harness's own default where absent.
-    pub command: Option<String>,
-    /// Arguments that are added to every turn's.
-    pub args: Vec<String>,
-    /// Variables that are added to every turn's environment.
-    pub env: BTreeMap<String, String>,
-}
-
 /// The harnesses that need no definition.
-pub(crate) const BUILT_IN_HARNESSES: &[&str] = &["claude", "codex", "copilot", "cursor", "gemini", "opencode"];
+pub(super) const BUILT_IN_HARNESSES: &[&str] = &["claude", "codex", "copilot", "cursor", "gemini", "opencode"];
 
 /// The whole configuration.
 #[derive(Clone, PartialEq, Debug, Default)]

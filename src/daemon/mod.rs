@@ -7,7 +7,6 @@
 mod housekeeping;
 mod lock;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -118,30 +117,13 @@ pub fn dispatcher_settings(settings: &Settings) -> DispatcherSettings {
     }
 }
 
-/// The `[harness.NAME]` tables as the harness floor takes them.
-pub fn definitions(settings: &Settings) -> BTreeMap<String, harness::Definition> {
-    settings
-        .harness
-        .iter()
-        .map(|(name, table)| {
-            let definition = harness::Definition {
-                command: table.command.clone(),
-                args: Some(table.args.clone()),
-                env: Some(table.env.clone()),
-                ..harness::Definition::default()
-            };
-            (name.clone(), definition)
-        })
-        .collect()
-}
-
 /// Runs the server until a signal ends it. `ready` is told the address once deliveries are taken.
 pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
     let Start { settings, state_dir, secrets, environment, drain } = start;
     let lock = ServerLock::take(&state_dir)?;
     let store = Store::open(&state_dir)?;
     let sessions = Sessions::new(Registry::open(&state_dir)?);
-    let harnesses = Harnesses::new(&definitions(&settings))?;
+    let harnesses = Harnesses::new(&settings.harness)?;
     let address = format!("{}:{}", bracketed(&settings.gh_webhook.host), settings.gh_webhook.port);
     let bound = TcpListener::bind(&address).await.map_err(|source| Error::Bind { address, source })?;
     let local = bound.local_addr().map_err(|source| Error::Bind { address: "the socket".into(), source })?;

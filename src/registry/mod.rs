@@ -83,9 +83,9 @@ pub enum Error {
     #[error("change the session of `{from}`: it would belong to `{to}` then")]
     Moved {
         /// The work item that was asked for.
-        from: WorkItem,
+        from: Box<WorkItem>,
         /// The one that the change wrote.
-        to: WorkItem,
+        to: Box<WorkItem>,
     },
 }
 
@@ -150,7 +150,7 @@ impl Registry {
         let mut session = before.clone();
         change(&mut session);
         if session.work_item != *item {
-            return Err(Error::Moved { from: item.clone(), to: session.work_item });
+            return Err(Error::Moved { from: Box::new(item.clone()), to: Box::new(session.work_item) });
         }
         if session != before {
             self.write(&session)?;
