@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::output::{Keeper, LineWatch, drain};
+use super::output::{Heard, Keeper, LineWatch, drain};
 use super::{not_started, processes};
 use crate::domain::FailureKind;
 use crate::harness::preflight::check_directory;
@@ -36,6 +36,8 @@ pub(super) enum News {
     Exited { code: Option<i32>, signal: Option<i32> },
     /// No descendant is left.
     AllGone,
+    /// The first byte of output came: from now on the limit of silence counts, which may be the nearer one.
+    Spoke,
     /// The line came after which the harness is done.
     Answered,
     /// A signal asks us to end.
@@ -81,16 +83,18 @@ pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error>
     processes::reap(leader, news.clone());
 
     let last_output = Arc::new(AtomicU64::new(0));
+    let spoken = news.clone();
+    let heard = Heard { started, last: last_output.clone(), first: Arc::new(move || drop(spoken.send(News::Spoke))) };
     let (done, drained) = channel();
     let cap = plan.limits.max_output;
     let mut streams = 0;
     if let Some(stdout) = child.stdout.take() {
         let watch = plan.invocation.ends_with.clone().map(|mark| LineWatch::new(mark, answered(&news)));
-        drain(stdout, Keeper::new(dir.join(STDOUT), cap), watch, (started, last_output.clone()), done.clone());
+        drain(stdout, Keeper::new(dir.join(STDOUT), cap), watch, heard.clone(), done.clone());
         streams += 1;
     }
     if let Some(stderr) = child.stderr.take() {
-        drain(stderr, Keeper::new(dir.join(STDERR), cap), None, (started, last_output.clone()), done);
+        drain(stderr, Keeper::new(dir.join(STDERR), cap), None, heard, done);
         streams += 1;
     }
 
@@ -156,7 +160,7 @@ impl Run {
                 Ok(News::Answered) => answered = answered.or(Some(self.started.elapsed())),
                 Ok(News::Asked) if was_cancelled() => return Some(Ending::Cancelled),
                 Ok(News::Asked) => return Some(Ending::Stopped),
-                Ok(News::AllGone) | Err(_) => {}
+                Ok(News::Spoke | News::AllGone) | Err(_) => {}
             }
         }
     }
