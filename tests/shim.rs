@@ -296,6 +296,26 @@ fn a_killed_shim_leaves_a_lost_turn_and_no_processes() {
 }
 
 #[test]
+fn a_lost_turn_that_a_person_had_cancelled_stays_cancelled() {
+    let mut turn = Turn::of("trap '' TERM; echo $$ > pid; while :; do sleep 1000; done").started();
+    let pid = turn.said("pid");
+    assert!(harness::cancel(&turn.dir()).expect("cancelled"));
+    turn.kill_shim();
+    let (_turn, finished) = turn.finished();
+    assert_eq!(finished.ending, Ending::Cancelled);
+    assert!(!is_alive(&pid));
+}
+
+#[test]
+fn a_damaged_result_is_a_lost_turn() {
+    let (turn, _) = Turn::of("echo x").finished();
+    fs::write(turn.dir().join("result.json"), "{\"ending\":").expect("damaged");
+    assert_eq!(harness::standing(&turn.dir()).expect("standing"), Standing::Lost);
+    assert_eq!(harness::wait(&turn.dir()).expect("waited").ending, Ending::Lost);
+    assert!(!late_shim(&turn));
+}
+
+#[test]
 fn a_shim_that_comes_late_runs_nothing() {
     let turn = Turn::of("echo ran > ran");
     harness::prepare(&turn.dir(), &turn.invocation, &turn.limits).expect("prepared");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::words::{self, answer, check_id, failed, from_ending, json_documents, outcome_of, short, tail};
-use super::{Finished, Harness, Invocation};
+use super::{Ending, Finished, Harness, Invocation};
 use crate::domain::{Failure, FailureKind, Session, TurnOutcome, TurnState, Usage};
 
 /// Arguments that would take the conversation or the format out of our hands.
@@ -79,7 +79,17 @@ impl Harness for Claude {
         let usage = result.map(usage).unwrap_or_default();
         let said = result.and_then(|result| result["result"].as_str()).and_then(answer);
         if let Some(ending) = from_ending("claude", finished) {
-            return outcome_of(ending, usage, said);
+            let answered =
+                result.filter(|result| finished.ending == Ending::TimedOut && failure(result, finished).is_none());
+            let outcome = answered.map(|result| taken(session, result, finished, usage.clone(), said.clone()));
+            // It had answered and did not exit: told again, it would do the same work twice.
+            return match outcome.filter(|outcome| outcome.state == TurnState::Succeeded) {
+                Some(mut outcome) => {
+                    outcome.remarks.push("claude answered and did not exit; it was ended at its time limit".into());
+                    outcome
+                }
+                None => outcome_of(ending, usage, said),
+            };
         }
         let recorded = documents.iter().rev().find_map(lifecycle) == Some("completed");
         match result {

@@ -85,8 +85,8 @@ impl Defined {
         let form = given.session_id_pattern.iter().map(|text| format!("(?-im)^(?:{text})$")).collect();
         let session_id_form = Patterns::new(form);
         if !built_in {
-            let all = kinds.iter().map(|(_, patterns)| patterns).chain([&session_id_form]);
-            all.map(Patterns::check).collect::<Result<(), String>>().map_err(fail)?;
+            let mut all = kinds.iter().map(|(_, patterns)| patterns).chain([&session_id_form]);
+            all.try_for_each(Patterns::check).map_err(fail)?;
         }
         Ok(Self {
             name: name.into(),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::harness::samples::{ended, exited, session};
-use crate::harness::{Definition, Ending, Harnesses};
+use crate::harness::{Definition, Harnesses};
 
 const ID: &str = "3fe4598b-0000-4000-8000-000000000000";
 
@@ -174,7 +174,6 @@ fn a_message_that_is_known_already_counts_as_delivered() {
 #[test]
 fn endings_that_are_not_its_own() {
     for (ending, state, kind) in [
-        (Ending::TimedOut, TurnState::TimedOut, FailureKind::TimedOut),
         (Ending::NoFirstOutput, TurnState::TimedOut, FailureKind::Hung),
         (Ending::Silent, TurnState::TimedOut, FailureKind::Hung),
         (Ending::Cancelled, TurnState::Cancelled, FailureKind::Cancelled),
@@ -188,6 +187,16 @@ fn endings_that_are_not_its_own() {
         assert_eq!((outcome.state, outcome.failure.map(|f| f.kind)), (state, Some(kind)));
         assert_eq!(outcome.usage.session_cost_usd, Some(0.0477));
     }
+}
+
+#[test]
+fn a_time_limit_is_a_failure_unless_the_answer_was_there() {
+    let limit = |stdout: &str| judged(&ended(Ending::TimedOut, stdout, ""));
+    assert_eq!(limit("").failure.map(|f| f.kind), Some(FailureKind::TimedOut));
+    assert_eq!(limit(&result(",\"is_error\":true")).state, TurnState::TimedOut);
+    assert_eq!(limit(&result(",\"num_turns\":0")).state, TurnState::TimedOut);
+    let answered = limit(&result(""));
+    assert_eq!((answered.state, answered.remarks.len()), (TurnState::Succeeded, 1));
 }
 
 #[test]

@@ -18,8 +18,8 @@ use super::output::{Heard, Keeper, LineWatch, drain};
 use super::{not_started, processes};
 use crate::domain::FailureKind;
 use crate::harness::preflight::check_directory;
-use crate::harness::turn_dir::{self, CANCEL, PROMPT, STDERR, STDOUT, file_error};
-use crate::harness::{Ending, Error, Invocation, Limits};
+use crate::harness::turn_dir::{self, CANCEL, PROMPT, STDERR, STDOUT};
+use crate::harness::{Ending, Invocation, Limits};
 
 /// How long a harness that has answered may take to exit by itself.
 const AFTER_ANSWER: Duration = Duration::from_secs(3);
@@ -44,14 +44,18 @@ pub(super) enum News {
     Asked,
 }
 
+/// The signals that ask us to end.
+pub(super) fn signals() -> io::Result<Signals> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+}
+
 /// Runs the turn. Gives how it ended, the exit code, and how much output was not kept.
-pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error> {
+pub(super) fn supervise(dir: &Path, mut signals: Signals) -> (Ending, Option<i32>, u64) {
     let plan = match turn_dir::read_plan(dir) {
         Ok(plan) => plan,
-        Err(error) => return Ok((not_started(error, FailureKind::Crashed), None, 0)),
+        Err(error) => return (not_started(error, FailureKind::Crashed), None, 0),
     };
     let (news, inbox) = channel();
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(file_error("watch signals for", dir))?;
     let asked = news.clone();
     std::thread::spawn(move || {
         // The supervisor may be past listening; then it is ending already.
@@ -59,10 +63,10 @@ pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error>
     });
     let was_cancelled = || dir.join(CANCEL).exists();
     if was_cancelled() {
-        return Ok((Ending::Cancelled, None, 0));
+        return (Ending::Cancelled, None, 0);
     }
     if let Err(error) = check_directory(&plan.invocation.cwd) {
-        return Ok((not_started(error, FailureKind::DirectoryMissing), None, 0));
+        return (not_started(error, FailureKind::DirectoryMissing), None, 0);
     }
     processes::adopt_orphans();
     let started = Instant::now();
@@ -76,7 +80,7 @@ pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error>
                 _ => FailureKind::Crashed,
             };
             let words = format!("{} could not be started: {error}", plan.invocation.program);
-            return Ok((not_started(words, kind), None, 0));
+            return (not_started(words, kind), None, 0);
         }
     };
     let leader = Pid::from_child(&child);
@@ -109,7 +113,7 @@ pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error>
         (None, None) => Ending::Lost,
     });
     let dropped = (0..streams).map_while(|_| drained.recv_timeout(LAST_BYTES).ok()).sum();
-    Ok((ending, exit.0, dropped))
+    (ending, exit.0, dropped)
 }
 
 fn spawn(dir: &Path, invocation: &Invocation) -> io::Result<std::process::Child> {
