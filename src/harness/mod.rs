@@ -10,11 +10,15 @@ mod definition;
 mod environment;
 mod generic;
 mod harnesses;
+mod patterns;
 mod preflight;
 mod run;
 mod shim;
 mod turn_dir;
 mod words;
+
+#[cfg(test)]
+mod samples;
 
 use std::path::{Path, PathBuf};
 

@@ -104,8 +104,9 @@ pub fn standing(dir: &Path) -> Result<Standing, Error> {
     Ok(read_result(dir)?.map_or(Standing::Lost, Standing::Done))
 }
 
-/// Waits until nobody runs the turn, and says how it ended. Blocks: call it on a thread. A turn without a result is
-/// [`Ending::Lost`] from then on: what is left of its processes is ended, and a shim that comes late runs nothing.
+/// Waits until nobody runs the turn, and says how it ended. Blocks for as long as the turn takes: call it on a thread
+/// of its own. A turn without a result is [`Ending::Lost`] from then on ([`Ending::Cancelled`] where a person had asked
+/// for its end): what is left of its processes is ended, and a shim that comes late runs nothing.
 pub fn wait(dir: &Path) -> Result<Finished, Error> {
     let lock = open_lock(dir)?;
     lock.lock().map_err(file_error("lock", &dir.join(LOCK)))?;
@@ -114,8 +115,9 @@ pub fn wait(dir: &Path) -> Result<Finished, Error> {
     }
     super::shim::end_orphans(dir);
     let now = Timestamp::now();
+    let was_cancelled = dir.join(CANCEL).exists();
     let mut lost = Finished {
-        ending: Ending::Lost,
+        ending: if was_cancelled { Ending::Cancelled } else { Ending::Lost },
         exit_code: None,
         stdout: String::new(),
         stderr: String::new(),
@@ -180,7 +182,8 @@ fn read_result(dir: &Path) -> Result<Option<Finished>, Error> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(file_error("read", &path)(error)),
     };
-    let mut finished: Finished = serde_json::from_slice(&text).map_err(|error| damaged(&path, &error))?;
+    // It is written whole or not at all, so a damaged one was damaged since: nobody knows how the turn ended.
+    let Ok(mut finished) = serde_json::from_slice::<Finished>(&text) else { return Ok(None) };
     read_output(dir, &mut finished)?;
     Ok(Some(finished))
 }

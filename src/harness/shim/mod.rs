@@ -34,6 +34,8 @@ pub fn shim(dir: &Path) -> ExitCode {
 }
 
 fn run(dir: &Path) -> Result<(), Error> {
+    // Before anybody can learn our process id: a signal must not end us as it ends other programs.
+    let signals = supervise::signals().map_err(file_error("watch signals for", dir))?;
     let Some(_lock) = hold(dir)? else {
         return Err(Error::Running { dir: dir.into() });
     };
@@ -42,7 +44,7 @@ fn run(dir: &Path) -> Result<(), Error> {
         return Err(Error::Over { dir: dir.into() });
     }
     let started_at = Timestamp::now();
-    let (ending, exit_code, dropped_bytes) = supervise::supervise(dir)?;
+    let (ending, exit_code, dropped_bytes) = supervise::supervise(dir, signals);
     let finished = Finished {
         ending,
         exit_code,

@@ -15,12 +15,32 @@ use crate::harness::turn_dir::private;
 /// The longest line in which an end mark is looked for.
 const LONGEST_LINE: usize = 1 << 20;
 
+/// When output was heard last, over both streams.
+#[derive(Clone)]
+pub(super) struct Heard {
+    /// When the harness was started.
+    pub(super) started: Instant,
+    /// Nanoseconds from then to the last byte; 0 where none came.
+    pub(super) last: Arc<AtomicU64>,
+    /// Called for the first bytes of all.
+    pub(super) first: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Heard {
+    fn note(&self) {
+        let now = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+        if self.last.fetch_max(now, Ordering::Relaxed) == 0 {
+            (self.first)();
+        }
+    }
+}
+
 /// Reads `from` to its end on a thread of its own, and then says how many bytes were not kept.
 pub(super) fn drain(
     mut from: impl Read + Send + 'static,
     mut keeper: Keeper,
     mut watch: Option<LineWatch>,
-    (started, last_output): (Instant, Arc<AtomicU64>),
+    heard: Heard,
     done: Sender<u64>,
 ) {
     std::thread::spawn(move || {
@@ -32,8 +52,7 @@ pub(super) fn drain(
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            let now = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
-            last_output.fetch_max(now, Ordering::Relaxed);
+            heard.note();
             keeper.keep(bytes);
             if let Some(watch) = &mut watch {
                 watch.feed(bytes);
@@ -204,7 +223,9 @@ mod tests {
         let mark = EndMark([("/type".to_string(), "result".into())].into());
         let count = Arc::new(AtomicU64::new(0));
         let counted = count.clone();
-        let mut watch = LineWatch::new(mark, move || drop(counted.fetch_add(1, Ordering::Relaxed)));
+        let mut watch = LineWatch::new(mark, move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
         watch.feed(b"{\"type\":\"resu");
         watch.feed(b"lt\"}");
         assert_eq!(count.load(Ordering::Relaxed), 0);

@@ -14,12 +14,12 @@ use rustix::process::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::output::{Keeper, LineWatch, drain};
+use super::output::{Heard, Keeper, LineWatch, drain};
 use super::{not_started, processes};
 use crate::domain::FailureKind;
 use crate::harness::preflight::check_directory;
-use crate::harness::turn_dir::{self, CANCEL, PROMPT, STDERR, STDOUT, file_error};
-use crate::harness::{Ending, Error, Invocation, Limits};
+use crate::harness::turn_dir::{self, CANCEL, PROMPT, STDERR, STDOUT};
+use crate::harness::{Ending, Invocation, Limits};
 
 /// How long a harness that has answered may take to exit by itself.
 const AFTER_ANSWER: Duration = Duration::from_secs(3);
@@ -36,20 +36,26 @@ pub(super) enum News {
     Exited { code: Option<i32>, signal: Option<i32> },
     /// No descendant is left.
     AllGone,
+    /// The first byte of output came: from now on the limit of silence counts, which may be the nearer one.
+    Spoke,
     /// The line came after which the harness is done.
     Answered,
     /// A signal asks us to end.
     Asked,
 }
 
+/// The signals that ask us to end.
+pub(super) fn signals() -> io::Result<Signals> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+}
+
 /// Runs the turn. Gives how it ended, the exit code, and how much output was not kept.
-pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error> {
+pub(super) fn supervise(dir: &Path, mut signals: Signals) -> (Ending, Option<i32>, u64) {
     let plan = match turn_dir::read_plan(dir) {
         Ok(plan) => plan,
-        Err(error) => return Ok((not_started(error, FailureKind::Crashed), None, 0)),
+        Err(error) => return (not_started(error, FailureKind::Crashed), None, 0),
     };
     let (news, inbox) = channel();
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(file_error("watch signals for", dir))?;
     let asked = news.clone();
     std::thread::spawn(move || {
         // The supervisor may be past listening; then it is ending already.
@@ -57,10 +63,10 @@ pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error>
     });
     let was_cancelled = || dir.join(CANCEL).exists();
     if was_cancelled() {
-        return Ok((Ending::Cancelled, None, 0));
+        return (Ending::Cancelled, None, 0);
     }
     if let Err(error) = check_directory(&plan.invocation.cwd) {
-        return Ok((not_started(error, FailureKind::DirectoryMissing), None, 0));
+        return (not_started(error, FailureKind::DirectoryMissing), None, 0);
     }
     processes::adopt_orphans();
     let started = Instant::now();
@@ -74,23 +80,25 @@ pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error>
                 _ => FailureKind::Crashed,
             };
             let words = format!("{} could not be started: {error}", plan.invocation.program);
-            return Ok((not_started(words, kind), None, 0));
+            return (not_started(words, kind), None, 0);
         }
     };
     let leader = Pid::from_child(&child);
     processes::reap(leader, news.clone());
 
     let last_output = Arc::new(AtomicU64::new(0));
+    let spoken = news.clone();
+    let heard = Heard { started, last: last_output.clone(), first: Arc::new(move || drop(spoken.send(News::Spoke))) };
     let (done, drained) = channel();
     let cap = plan.limits.max_output;
     let mut streams = 0;
     if let Some(stdout) = child.stdout.take() {
         let watch = plan.invocation.ends_with.clone().map(|mark| LineWatch::new(mark, answered(&news)));
-        drain(stdout, Keeper::new(dir.join(STDOUT), cap), watch, (started, last_output.clone()), done.clone());
+        drain(stdout, Keeper::new(dir.join(STDOUT), cap), watch, heard.clone(), done.clone());
         streams += 1;
     }
     if let Some(stderr) = child.stderr.take() {
-        drain(stderr, Keeper::new(dir.join(STDERR), cap), None, (started, last_output.clone()), done);
+        drain(stderr, Keeper::new(dir.join(STDERR), cap), None, heard, done);
         streams += 1;
     }
 
@@ -105,7 +113,7 @@ pub(super) fn supervise(dir: &Path) -> Result<(Ending, Option<i32>, u64), Error>
         (None, None) => Ending::Lost,
     });
     let dropped = (0..streams).map_while(|_| drained.recv_timeout(LAST_BYTES).ok()).sum();
-    Ok((ending, exit.0, dropped))
+    (ending, exit.0, dropped)
 }
 
 fn spawn(dir: &Path, invocation: &Invocation) -> io::Result<std::process::Child> {
@@ -156,7 +164,7 @@ impl Run {
                 Ok(News::Answered) => answered = answered.or(Some(self.started.elapsed())),
                 Ok(News::Asked) if was_cancelled() => return Some(Ending::Cancelled),
                 Ok(News::Asked) => return Some(Ending::Stopped),
-                Ok(News::AllGone) | Err(_) => {}
+                Ok(News::Spoke | News::AllGone) | Err(_) => {}
             }
         }
     }
