@@ -285,6 +285,8 @@ fn a_killed_shim_leaves_a_lost_turn_and_no_processes() {
     let script = "echo said; setsid sh -c 'echo $$ > far; exec sleep 1000' & echo $$ > pid; exec sleep 1000";
     let mut turn = Turn::of(script).started();
     let pids = [turn.said("pid"), turn.said("far")];
+    let kept = turn.dir().join("stdout");
+    until("the output is kept", || fs::read_to_string(&kept).ok().filter(|text| text == "said\n"));
     turn.kill_shim();
     assert_eq!(harness::standing(&turn.dir()).expect("standing"), Standing::Lost);
     let (turn, finished) = turn.finished();
@@ -333,6 +335,36 @@ fn a_second_shim_runs_nothing_beside_the_first() {
     assert_eq!(turn.said("runs"), "run");
     assert!(harness::cancel(&turn.dir()).expect("cancelled"));
     assert_eq!(turn.finished().1.ending, Ending::Cancelled);
+}
+
+/// Not a test of its own: the server in the test below, which starts a turn and is gone without a word.
+#[test]
+#[ignore = "run by a_turn_outlives_whoever_started_it"]
+fn starts_a_turn_and_dies() {
+    let dir = PathBuf::from(std::env::var_os("TURN_DIR").expect("a directory"));
+    let path = std::env::var_os("PATH").expect("PATH");
+    let program = Path::new(env!("CARGO_BIN_EXE_the-loop"));
+    harness::start(program, &dir, vec![("PATH".into(), path)]).expect("started");
+    std::process::abort();
+}
+
+#[test]
+fn a_turn_outlives_whoever_started_it() {
+    let turn = Turn::of("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; echo finished");
+    harness::prepare(&turn.dir(), &turn.invocation, &turn.limits).expect("prepared");
+    let starter = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "starts_a_turn_and_dies", "--ignored"])
+        .env("TURN_DIR", turn.dir())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(!starter.expect("a starter").success());
+    assert_eq!(harness::standing(&turn.dir()).expect("standing"), Standing::Running);
+    turn.said("pid");
+    fs::write(turn.work("go"), "").expect("written");
+    let finished = harness::wait(&turn.dir()).expect("waited");
+    assert_eq!((finished.ending, finished.stdout.as_str()), (Ending::Exited { code: 0 }, "finished\n"));
 }
 
 /// A shim that nobody handed the lock to; whether it took the turn.

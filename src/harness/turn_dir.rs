@@ -106,7 +106,7 @@ pub fn standing(dir: &Path) -> Result<Standing, Error> {
 
 /// Waits until nobody runs the turn, and says how it ended. Blocks for as long as the turn takes: call it on a thread
 /// of its own. A turn without a result is [`Ending::Lost`] from then on ([`Ending::Cancelled`] where a person had asked
-/// for its end): what is left of its processes is ended, and a shim that comes late runs nothing.
+/// for its end): what is left of its processes is ended (on Linux), and a shim that comes late runs nothing.
 pub fn wait(dir: &Path) -> Result<Finished, Error> {
     let lock = open_lock(dir)?;
     lock.lock().map_err(file_error("lock", &dir.join(LOCK)))?;
