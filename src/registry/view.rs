@@ -148,3 +148,26 @@ fn list(dir: &Path) -> Result<Vec<OsString>, Error> {
     };
     Ok(names.into_iter().filter(is_session).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_trusted_only_after_the_tick_in_which_it_was_written() {
+        let changed_at =
+            |seconds, nanos| Identity { inode: (1, 1), size: 1, modified: (0, 0), changed: (seconds, nanos) };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(10_000_600);
+        for (identity, settled) in [
+            (changed_at(10_000, 500_000_000), true),
+            (changed_at(10_000, 560_000_000), false),
+            (changed_at(10_001, 1), false),
+            // Whole seconds may be all that this file system keeps.
+            (changed_at(10_000, 0), false),
+            (changed_at(9_998, 0), true),
+            (changed_at(-5, 1), false),
+        ] {
+            assert_eq!(identity.is_settled(now), settled, "{identity:?}");
+        }
+    }
+}
