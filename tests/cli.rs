@@ -112,6 +112,15 @@ fn register_refuses_a_second_session() {
 }
 
 #[test]
+fn a_session_may_register_itself_again() {
+    let machine = Machine::new();
+    let first = machine.run(REGISTER);
+    assert_eq!(machine.run(REGISTER), first);
+    machine.run(&["sessions", "pause", "octo-org/demo#15"]);
+    assert!(machine.run(REGISTER).starts_with("exit code 1"), "a paused one is not woken, so that it is not as asked");
+}
+
+#[test]
 fn register_refuses_what_is_wrong() {
     let machine = Machine::new();
     insta::assert_snapshot!(

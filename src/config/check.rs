@@ -1,5 +1,6 @@
 //! What values mean: each may be well formed and still be wrong.
 
+use super::keys::nearest;
 use super::settings::{BUILT_IN_HARNESSES, Settings};
 use crate::domain::{Size, Span};
 
@@ -20,6 +21,44 @@ const ASSOCIATIONS: &[&str] =
     &["OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR", "FIRST_TIME_CONTRIBUTOR", "FIRST_TIMER", "MANNEQUIN", "NONE"];
 /// GitHub sends no body above this (docs.github.com, "Webhook events and payloads").
 const GITHUB_LARGEST: Size = Size(25 << 20);
+
+/// Events that people wait for (docs.github.com, "Webhook events and payloads"). Others are no error: GitHub adds some.
+const EVENTS: &[&str] = &[
+    "check_run",
+    "check_suite",
+    "commit_comment",
+    "create",
+    "delete",
+    "deployment",
+    "deployment_review",
+    "deployment_status",
+    "discussion",
+    "discussion_comment",
+    "issue_comment",
+    "issues",
+    "merge_group",
+    "pull_request",
+    "pull_request_review",
+    "pull_request_review_comment",
+    "pull_request_review_thread",
+    "push",
+    "release",
+    "repository_dispatch",
+    "status",
+    "sub_issues",
+    "workflow_job",
+    "workflow_run",
+];
+
+/// What may be meant, but more likely is a slip.
+pub(super) fn doubts(settings: &Settings) -> Vec<String> {
+    let doubt = |name: &String| {
+        let event = name.split('.').next().unwrap_or(name);
+        let near = if EVENTS.contains(&event) { None } else { nearest(event, EVENTS.iter().copied()) };
+        near.map(|near| format!("`routing.wake_on` has `{name}`; did you mean `{near}`?"))
+    };
+    settings.routing.wake_on.iter().filter_map(doubt).collect()
+}
 
 /// Everything that cannot be meant.
 pub(super) fn check(settings: &Settings) -> Vec<Found> {

@@ -14,7 +14,7 @@ use super::{Environment, check, harness_tables};
 
 /// Variables of ours that set no key.
 const OTHER_VARIABLES: &[&str] =
-    &["THE_LOOP_STATE_DIR", "THE_LOOP_CONFIG", "THE_LOOP_LOG", "THE_LOOP_GH_WEBHOOK_SECRET"];
+    &["THE_LOOP_STATE_DIR", "THE_LOOP_CONFIG", "THE_LOOP_LOG", "THE_LOOP_TURN", "THE_LOOP_GH_WEBHOOK_SECRET"];
 /// Keys by which people try to put a secret itself into the file.
 const SECRET_KEYS: &[&str] = &["secret", "secrets", "webhook_secret", "token", "password"];
 
@@ -36,12 +36,16 @@ pub struct Loaded {
 
 impl Loaded {
     /// Every key with its value and origin, in the order in which people read them. `None` is a key without a value.
+    /// What a harness's variables hold is hidden: people put tokens there.
     pub fn entries(&self) -> Vec<(String, Option<Value>, Origin)> {
         let origin = |name: &str| self.origins.get(name).cloned().unwrap_or(Place::Default);
         let mut entries: Vec<_> =
             KEYS.iter().map(|key| (key.name.to_owned(), (key.get)(&self.settings), origin(key.name))).collect();
         for (harness, definition) in &self.settings.harness {
-            for (key, value) in harness_tables::table(definition) {
+            for (key, mut value) in harness_tables::table(definition) {
+                if let ("env", Value::Table(variables)) = (key.as_str(), &mut value) {
+                    variables.iter_mut().for_each(|(_, held)| *held = Value::String("(hidden)".into()));
+                }
                 let name = format!("harness.{harness}.{key}");
                 let origin = origin(&name);
                 entries.push((name, Some(value), origin));
@@ -257,7 +261,8 @@ impl Layers {
             });
             return Err(Error::Problems(self.problems));
         }
-        let warnings = unknown_variables(&self.settings, environment);
+        let mut warnings = unknown_variables(&self.settings, environment);
+        warnings.extend(check::doubts(&self.settings));
         let mut loaded = Loaded { settings: self.settings, origins: self.origins, warnings, file };
         for (name, _, origin) in loaded.entries() {
             loaded.origins.entry(name).or_insert(origin);

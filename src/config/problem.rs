@@ -26,7 +26,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::Variable(name) => write!(f, "{name}"),
             Self::Flag(name) => write!(f, "{name}"),
             Self::Default => f.write_str("default"),
         }
