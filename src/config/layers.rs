@@ -10,11 +10,9 @@ use super::keys::{KEYS, Key, nearest, variable};
 use super::problem::{Error, Place, Problem};
 use super::settings::Settings;
 use super::toml_file::{self, Written};
+use super::variables::{harness_of, is_harness_name, unknown_variables};
 use super::{Environment, check, harness_tables};
 
-/// Variables of ours that set no key.
-const OTHER_VARIABLES: &[&str] =
-    &["THE_LOOP_STATE_DIR", "THE_LOOP_CONFIG", "THE_LOOP_LOG", "THE_LOOP_TURN", "THE_LOOP_GH_WEBHOOK_SECRET"];
 /// Keys by which people try to put a secret itself into the file.
 const SECRET_KEYS: &[&str] = &["secret", "secrets", "webhook_secret", "token", "password"];
 
@@ -269,34 +267,4 @@ impl Layers {
         }
         Ok(loaded)
     }
-}
-
-fn is_harness_name(name: &str) -> bool {
-    (1..=40).contains(&name.len())
-        && !name.starts_with(['-', '_'])
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
-}
-
-/// The harness and key that a variable `THE_LOOP_HARNESS_NAME_KEY` sets.
-fn harness_of(variable: &str) -> Option<(String, &'static str)> {
-    let rest = variable.strip_prefix("THE_LOOP_HARNESS_")?.to_ascii_lowercase();
-    // The longest key that fits: `session_id_pattern` before a `pattern` of a harness called `x_session_id`.
-    let keys = harness_tables::keys().iter().filter_map(|key| Some((rest.strip_suffix(key)?.strip_suffix('_')?, *key)));
-    let (harness, key) = keys.max_by_key(|(_, key)| key.len())?;
-    is_harness_name(harness).then(|| (harness.to_owned(), key))
-}
-
-/// A warning for each variable that looks like ours and means nothing. Its value is not told: it may be a secret.
-fn unknown_variables(settings: &Settings, environment: &Environment) -> Vec<String> {
-    let known: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
-    let secrets = &settings.gh_webhook.secret_env;
-    environment
-        .names("THE_LOOP_")
-        .filter(|name| !known.iter().chain(secrets).any(|known| known == name))
-        .filter(|name| !OTHER_VARIABLES.contains(name) && harness_of(name).is_none())
-        .map(|name| match nearest(name, known.iter().map(String::as_str)) {
-            Some(near) => format!("the environment variable `{name}` sets nothing; did you mean `{near}`?"),
-            None => format!("the environment variable `{name}` sets nothing"),
-        })
-        .collect()
 }

@@ -15,6 +15,7 @@ mod settings;
 mod stand_in;
 mod state_dir;
 mod toml_file;
+mod variables;
 
 pub use environment::Environment;
 pub use keys::key_names;
