@@ -211,6 +211,8 @@ keep_for = "1s"
 
 [harness.mine]
 args = ["-x"]
+
+[harness.empty]
 "#;
     insta::assert_snapshot!(problems(text, &[]));
 }

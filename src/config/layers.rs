@@ -142,6 +142,7 @@ impl Layers {
             ),
             ["harness", harness] if value.is_table() => {
                 self.settings.harness.entry(harness.to_owned()).or_default();
+                self.origins.insert(name, place);
             }
             ["harness"] | ["harness", _] => {
                 self.problem(place, format!("`{name}` is a table"), Some("write [harness.NAME]".into()));
@@ -236,10 +237,12 @@ impl Layers {
     /// Where a person finds what is wrong with a key: where it is set, else where the other key is that it does not go
     /// with, else, for one that is missing, where its neighbours are.
     fn place_of(&self, key: &str, other: Option<&str>) -> Place {
-        let table = key.rsplit_once('.').map_or(key, |(table, _)| table);
+        // A key of a harness, or the whole table of one: `harness.NAME` is where both are.
+        let table = key.split('.').take(2).map(|name| format!("{name}.")).collect::<String>();
         let neighbours = || {
             let mut keys = self.origins.iter();
-            keys.find(|(name, _)| table.starts_with("harness.") && name.starts_with(table)).map(|(_, place)| place)
+            keys.find(|(name, _)| key.starts_with("harness.") && format!("{name}.").starts_with(&table))
+                .map(|(_, place)| place)
         };
         let set = self.origins.get(key).or_else(|| other.and_then(|other| self.origins.get(other)));
         set.or_else(neighbours).cloned().unwrap_or(Place::Default)
