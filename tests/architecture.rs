@@ -158,7 +158,12 @@ fn modules_use_lower_floors_only() {
             }
             let banned = BANS.iter().any(|(from, to)| *from == own && to.contains(&used.as_str()));
             if floor(&used) >= floor(&own) || banned {
-                faults.push(format!("{}: {own} (floor {}) uses {used} (floor {})", path.display(), floor(&own), floor(&used)));
+                faults.push(format!(
+                    "{}: {own} (floor {}) uses {used} (floor {})",
+                    path.display(),
+                    floor(&own),
+                    floor(&used)
+                ));
             }
         }
     }
@@ -186,7 +191,9 @@ fn only_payload_makes_deliveries_and_only_signing_makes_proof() {
         let Some(own) = module(&path) else { continue };
         // The store reads back what payload made.
         let production = production(&text);
-        let makes = |name: &str| production.contains(&format!("{name} {{")) && !production.contains(&format!("struct {name} {{"));
+        let makes = |name: &str| {
+            production.contains(&format!("{name} {{")) && !production.contains(&format!("struct {name} {{"))
+        };
         if makes("Verified") {
             assert_eq!(own, "signing", "{} makes a Verified", path.display());
         }

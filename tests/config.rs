@@ -50,7 +50,7 @@ fn each_layer_overrules_the_one_below() {
     assert_eq!((all.port, all.path.as_str(), all.host.as_str()), (3, "/env", "0.0.0.0"));
     let origin = |key: &str| loaded.origins[key].to_string();
     assert_eq!(origin("gh_webhook.port"), "--port");
-    assert_eq!(origin("gh_webhook.path"), "environment variable THE_LOOP_GH_WEBHOOK_PATH");
+    assert_eq!(origin("gh_webhook.path"), "THE_LOOP_GH_WEBHOOK_PATH");
     assert!(origin("gh_webhook.host").ends_with("config.toml:4"), "{}", origin("gh_webhook.host"));
     assert_eq!(origin("gh_webhook.max_body"), "default");
 }
@@ -119,6 +119,22 @@ fn variables_that_set_nothing_are_told_without_their_value() {
     let file = "[gh_webhook]\nsecret_env = [\"THE_LOOP_GH_WEBHOOK_SECRET\", \"THE_LOOP_OLD_SECRET\"]\n";
     let warnings = read(file, &environment, &[]).expect("loaded").warnings.join("\n");
     insta::assert_snapshot!(warnings);
+}
+
+#[test]
+fn an_event_that_is_nearly_known_is_doubted() {
+    let text = "[routing]\nwake_on = [\"isue_comment.created\", \"issues.closed\", \"brand_new_event\"]\n";
+    let warnings = read(text, &[], &[]).expect("loaded").warnings;
+    assert_eq!(warnings, ["`routing.wake_on` has `isue_comment.created`; did you mean `issue_comment`?"]);
+}
+
+#[test]
+fn what_a_harness_is_given_is_not_shown() {
+    let text = "[harness.claude]\nenv = { TOKEN = \"hush\" }\n";
+    let loaded = read(text, &[], &[]).expect("loaded");
+    assert_eq!(loaded.settings.harness["claude"].env.as_ref().map(|env| env["TOKEN"].as_str()), Some("hush"));
+    let shown = format!("{:?}", loaded.entries());
+    assert!(shown.contains("TOKEN") && !shown.contains("hush"), "{shown}");
 }
 
 #[test]
@@ -195,6 +211,8 @@ keep_for = "1s"
 
 [harness.mine]
 args = ["-x"]
+
+[harness.empty]
 "#;
     insta::assert_snapshot!(problems(text, &[]));
 }

@@ -25,6 +25,7 @@ pub(super) struct Cli {
 
 /// What every command takes.
 #[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Options of every command")]
 pub(super) struct Global {
     /// Where sessions, deliveries and turns are kept [env: THE_LOOP_STATE_DIR] [default: nearest .the-loop/, else ~/.the-loop]
     #[arg(long, global = true, value_name = "DIR")]

@@ -33,7 +33,9 @@ fn check(context: &Context) -> Result<(), Failure> {
         Some(file) => format!("`{}`", file.display()),
         None => "no file".into(),
     };
-    context.printer.line(&format!("the configuration is right ({file}; {set} keys differ in origin from the defaults)"))
+    context
+        .printer
+        .line(&format!("the configuration is right ({file}; {set} keys are set, the others have their defaults)"))
 }
 
 /// One key in JSON.
@@ -51,6 +53,6 @@ fn show(context: &Context, Json { json }: Json) -> Result<(), Failure> {
         return context.printer.json(&rows);
     }
     let text = |value: Option<Value>| value.map_or_else(|| "(none)".into(), |value| value.to_string());
-    let rows = rows.into_iter().map(|row| vec![row.key, text(row.value), row.origin]).collect();
-    context.printer.table(&[Column::Whole("KEY"), Column::Prose("VALUE"), Column::Prose("ORIGIN")], rows)
+    let rows = rows.into_iter().map(|row| vec![row.key, row.origin, text(row.value)]).collect();
+    context.printer.table(&[Column::Whole("KEY"), Column::Whole("FROM"), Column::Prose("VALUE")], rows)
 }

@@ -20,7 +20,8 @@ pub(super) struct Context {
     pub(super) environment: Environment,
     /// The working directory, absolute.
     pub(super) cwd: PathBuf,
-    global: Global,
+    /// The options of every command.
+    pub(super) global: Global,
 }
 
 impl Context {

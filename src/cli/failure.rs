@@ -110,3 +110,26 @@ impl From<config::Error> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_secret_is_told_with_how_to_make_one() {
+        let names = ["NEW", "OLD"].map(String::from).to_vec();
+        let failure = Failure::from(config::Error::NoSecret(names));
+        assert_eq!(failure.code, Exit::BadConfig);
+        assert_eq!(failure.message, "failed to find a secret: none of `NEW`, `OLD` is set");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("export NEW=$(openssl rand -hex 32)")));
+    }
+
+    #[test]
+    fn causes_are_told_outermost_first() {
+        let source = std::io::Error::other("the disk is on fire");
+        let error = registry::Error::Io { doing: "write", path: "/x".into(), source };
+        let failure = Failure::from(error);
+        assert_eq!(failure.message, "failed to write `/x`");
+        assert_eq!(failure.causes, ["the disk is on fire"]);
+    }
+}

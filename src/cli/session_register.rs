@@ -12,6 +12,7 @@ use super::poke;
 use super::sessions::{Row, SessionNews};
 use crate::config::{Environment, Settings};
 use crate::domain::{Session, SessionStatus};
+use crate::registry::{self, Registered};
 
 /// The variables in which harnesses tell the programs that they run which conversation they run in.
 const SESSION_VARIABLES: &[(&str, &str)] =
@@ -45,21 +46,25 @@ pub(super) fn run(context: &Context, asked: Register) -> Result<(), Failure> {
     let settings = context.configuration(&[])?.settings;
     check_harness(&harness, &settings)?;
     check_session_id(&session_id)?;
-    let registered = context.registry()?.register(
-        Session {
-            version: Session::VERSION,
-            work_item,
-            harness,
-            session_id,
-            cwd,
-            status: SessionStatus::Active,
-            created_at: Timestamp::now(),
-            closed_reason: None,
-            repository_id: None,
-            unknown: serde_json::Map::new(),
-        },
-        asked.force,
-    )?;
+    let session = Session {
+        version: Session::VERSION,
+        work_item,
+        harness,
+        session_id,
+        cwd,
+        status: SessionStatus::Active,
+        created_at: Timestamp::now(),
+        closed_reason: None,
+        repository_id: None,
+        unknown: serde_json::Map::new(),
+    };
+    let registered = match context.registry()?.register(session.clone(), asked.force) {
+        // An agent that registers itself once more asks for what is so already.
+        Err(registry::Error::Taken { existing }) if is_same(&existing, &session) => {
+            Registered { session: *existing, replaced: None }
+        }
+        registered => registered?,
+    };
     // A new conversation owes nothing for what its predecessor needed.
     poke::resumed(&context.state_dir()?, &registered.session.key())?;
     let session = &registered.session;
@@ -75,6 +80,13 @@ pub(super) fn run(context: &Context, asked: Register) -> Result<(), Failure> {
     context.printer.line(&format!("registered {work_item}: {harness} session {session_id} in {cwd}{instead}"))?;
     context.printer.note(&format!("it is woken by {}", settings.routing.wake_on.join(", ")));
     Ok(())
+}
+
+/// Whether two records are of one conversation in one place that may be woken.
+fn is_same(a: &Session, b: &Session) -> bool {
+    let of =
+        |session: &Session| (session.harness.clone(), session.session_id.clone(), session.cwd.clone(), session.status);
+    of(a) == of(b)
 }
 
 /// The directory as one absolute path without links, as long as it is one.

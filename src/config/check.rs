@@ -1,7 +1,11 @@
 //! What values mean: each may be well formed and still be wrong.
 
-use super::settings::{BUILT_IN_HARNESSES, Settings};
+use std::collections::BTreeMap;
+
+use super::keys::nearest;
+use super::settings::Settings;
 use crate::domain::{Size, Span};
+use crate::harness::{self, Harnesses};
 
 /// A value that cannot be meant.
 pub(super) struct Found {
@@ -20,6 +24,44 @@ const ASSOCIATIONS: &[&str] =
     &["OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR", "FIRST_TIME_CONTRIBUTOR", "FIRST_TIMER", "MANNEQUIN", "NONE"];
 /// GitHub sends no body above this (docs.github.com, "Webhook events and payloads").
 const GITHUB_LARGEST: Size = Size(25 << 20);
+
+/// Events that people wait for (docs.github.com, "Webhook events and payloads"). Others are no error: GitHub adds some.
+const EVENTS: &[&str] = &[
+    "check_run",
+    "check_suite",
+    "commit_comment",
+    "create",
+    "delete",
+    "deployment",
+    "deployment_review",
+    "deployment_status",
+    "discussion",
+    "discussion_comment",
+    "issue_comment",
+    "issues",
+    "merge_group",
+    "pull_request",
+    "pull_request_review",
+    "pull_request_review_comment",
+    "pull_request_review_thread",
+    "push",
+    "release",
+    "repository_dispatch",
+    "status",
+    "sub_issues",
+    "workflow_job",
+    "workflow_run",
+];
+
+/// What may be meant, but more likely is a slip.
+pub(super) fn doubts(settings: &Settings) -> Vec<String> {
+    let doubt = |name: &String| {
+        let event = name.split('.').next().unwrap_or(name);
+        let near = if EVENTS.contains(&event) { None } else { nearest(event, EVENTS.iter().copied()) };
+        near.map(|near| format!("`routing.wake_on` has `{name}`; did you mean `{near}`?"))
+    };
+    settings.routing.wake_on.iter().filter_map(doubt).collect()
+}
 
 /// Everything that cannot be meant.
 pub(super) fn check(settings: &Settings) -> Vec<Found> {
@@ -175,10 +217,14 @@ fn dispatch(settings: &Settings, found: &mut Findings) {
 
 fn harnesses(settings: &Settings, found: &mut Findings) {
     for (name, definition) in &settings.harness {
-        if !BUILT_IN_HARNESSES.contains(&name.as_str()) {
-            let why = format!("`{name}` is not one of {}, so it needs one", BUILT_IN_HARNESSES.join(", "));
-            found.unless_with(definition.command.is_some(), &format!("harness.{name}.command"), "is missing", &why);
-            found.unless_with(definition.resume.is_some(), &format!("harness.{name}.resume"), "is missing", &why);
+        // One by one, so that each says what is wrong with it.
+        let alone = BTreeMap::from([(name.clone(), definition.clone())]);
+        if let Err(error) = Harnesses::new(&alone) {
+            let why = match error {
+                harness::Error::Definition { why, .. } => why,
+                other => other.to_string(),
+            };
+            found.unless(false, &format!("harness.{name}"), format!("cannot be used: {why}"));
         }
         for variable in definition.env.iter().flat_map(|env| env.keys()) {
             let plain = !variable.is_empty() && !variable.contains(['=', '\0']);

@@ -10,11 +10,9 @@ use super::keys::{KEYS, Key, nearest, variable};
 use super::problem::{Error, Place, Problem};
 use super::settings::Settings;
 use super::toml_file::{self, Written};
+use super::variables::{harness_of, is_harness_name, unknown_variables};
 use super::{Environment, check, harness_tables};
 
-/// Variables of ours that set no key.
-const OTHER_VARIABLES: &[&str] =
-    &["THE_LOOP_STATE_DIR", "THE_LOOP_CONFIG", "THE_LOOP_LOG", "THE_LOOP_GH_WEBHOOK_SECRET"];
 /// Keys by which people try to put a secret itself into the file.
 const SECRET_KEYS: &[&str] = &["secret", "secrets", "webhook_secret", "token", "password"];
 
@@ -36,12 +34,16 @@ pub struct Loaded {
 
 impl Loaded {
     /// Every key with its value and origin, in the order in which people read them. `None` is a key without a value.
+    /// What a harness's variables hold is hidden: people put tokens there.
     pub fn entries(&self) -> Vec<(String, Option<Value>, Origin)> {
         let origin = |name: &str| self.origins.get(name).cloned().unwrap_or(Place::Default);
         let mut entries: Vec<_> =
             KEYS.iter().map(|key| (key.name.to_owned(), (key.get)(&self.settings), origin(key.name))).collect();
         for (harness, definition) in &self.settings.harness {
-            for (key, value) in harness_tables::table(definition) {
+            for (key, mut value) in harness_tables::table(definition) {
+                if let ("env", Value::Table(variables)) = (key.as_str(), &mut value) {
+                    variables.iter_mut().for_each(|(_, held)| *held = Value::String("(hidden)".into()));
+                }
                 let name = format!("harness.{harness}.{key}");
                 let origin = origin(&name);
                 entries.push((name, Some(value), origin));
@@ -140,6 +142,7 @@ impl Layers {
             ),
             ["harness", harness] if value.is_table() => {
                 self.settings.harness.entry(harness.to_owned()).or_default();
+                self.origins.insert(name, place);
             }
             ["harness"] | ["harness", _] => {
                 self.problem(place, format!("`{name}` is a table"), Some("write [harness.NAME]".into()));
@@ -234,10 +237,12 @@ impl Layers {
     /// Where a person finds what is wrong with a key: where it is set, else where the other key is that it does not go
     /// with, else, for one that is missing, where its neighbours are.
     fn place_of(&self, key: &str, other: Option<&str>) -> Place {
-        let table = key.rsplit_once('.').map_or(key, |(table, _)| table);
+        // A key of a harness, or the whole table of one: `harness.NAME` is where both are.
+        let table = key.split('.').take(2).map(|name| format!("{name}.")).collect::<String>();
         let neighbours = || {
             let mut keys = self.origins.iter();
-            keys.find(|(name, _)| table.starts_with("harness.") && name.starts_with(table)).map(|(_, place)| place)
+            keys.find(|(name, _)| key.starts_with("harness.") && format!("{name}.").starts_with(&table))
+                .map(|(_, place)| place)
         };
         let set = self.origins.get(key).or_else(|| other.and_then(|other| self.origins.get(other)));
         set.or_else(neighbours).cloned().unwrap_or(Place::Default)
@@ -257,41 +262,12 @@ impl Layers {
             });
             return Err(Error::Problems(self.problems));
         }
-        let warnings = unknown_variables(&self.settings, environment);
+        let mut warnings = unknown_variables(&self.settings, environment);
+        warnings.extend(check::doubts(&self.settings));
         let mut loaded = Loaded { settings: self.settings, origins: self.origins, warnings, file };
         for (name, _, origin) in loaded.entries() {
             loaded.origins.entry(name).or_insert(origin);
         }
         Ok(loaded)
     }
-}
-
-fn is_harness_name(name: &str) -> bool {
-    (1..=40).contains(&name.len())
-        && !name.starts_with(['-', '_'])
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
-}
-
-/// The harness and key that a variable `THE_LOOP_HARNESS_NAME_KEY` sets.
-fn harness_of(variable: &str) -> Option<(String, &'static str)> {
-    let rest = variable.strip_prefix("THE_LOOP_HARNESS_")?.to_ascii_lowercase();
-    // The longest key that fits: `session_id_pattern` before a `pattern` of a harness called `x_session_id`.
-    let keys = harness_tables::keys().iter().filter_map(|key| Some((rest.strip_suffix(key)?.strip_suffix('_')?, *key)));
-    let (harness, key) = keys.max_by_key(|(_, key)| key.len())?;
-    is_harness_name(harness).then(|| (harness.to_owned(), key))
-}
-
-/// A warning for each variable that looks like ours and means nothing. Its value is not told: it may be a secret.
-fn unknown_variables(settings: &Settings, environment: &Environment) -> Vec<String> {
-    let known: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
-    let secrets = &settings.gh_webhook.secret_env;
-    environment
-        .names("THE_LOOP_")
-        .filter(|name| !known.iter().chain(secrets).any(|known| known == name))
-        .filter(|name| !OTHER_VARIABLES.contains(name) && harness_of(name).is_none())
-        .map(|name| match nearest(name, known.iter().map(String::as_str)) {
-            Some(near) => format!("the environment variable `{name}` sets nothing; did you mean `{near}`?"),
-            None => format!("the environment variable `{name}` sets nothing"),
-        })
-        .collect()
 }

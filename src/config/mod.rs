@@ -14,6 +14,7 @@ mod secrets;
 mod settings;
 mod state_dir;
 mod toml_file;
+mod variables;
 
 pub use environment::Environment;
 pub use keys::key_names;

@@ -26,7 +26,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::Variable(name) => write!(f, "{name}"),
             Self::Flag(name) => write!(f, "{name}"),
             Self::Default => f.write_str("default"),
         }
@@ -69,17 +69,17 @@ pub enum Error {
     #[error("use the configuration: {}", if .0.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", .0.len()) })]
     Problems(Vec<Problem>),
     /// No secret is set.
-    #[error("find a secret: {} not set", one_of(.0))]
+    #[error("find a secret: {}", unset(.0))]
     NoSecret(Vec<String>),
     /// Neither a state directory nor a home directory to put one in.
     #[error("choose a state directory: neither --state-dir nor HOME is set")]
     NoStateDir,
 }
 
-fn one_of(names: &[String]) -> String {
+fn unset(names: &[String]) -> String {
     match names {
-        [] => "`gh_webhook.secret_env` names no variable, so one is".into(),
-        [one] => format!("`{one}` is"),
-        many => format!("none of `{}` is", many.join("`, `")),
+        [] => "`gh_webhook.secret_env` names no variable".into(),
+        [one] => format!("`{one}` is not set"),
+        many => format!("none of `{}` is set", many.join("`, `")),
     }
 }

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::domain::{Size, Span};
 pub use crate::harness::Definition as HarnessDefinition;
+use crate::harness::Harnesses;
 pub use crate::routing::{OnClosed, PromptSettings, Settings as Routing, Trust};
-
-/// The harnesses that need no definition.
-pub(super) const BUILT_IN_HARNESSES: &[&str] = &["claude", "codex", "copilot", "cursor", "gemini", "opencode"];
 
 /// The whole configuration.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -31,11 +29,8 @@ pub struct Settings {
 impl Settings {
     /// Every harness that a session may name, in order of name.
     pub fn harness_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = BUILT_IN_HARNESSES.iter().map(ToString::to_string).collect();
-        names.extend(self.harness.keys().cloned());
-        names.sort();
-        names.dedup();
-        names
+        // Definitions that are wrong were refused when the configuration was read.
+        Harnesses::new(&self.harness).map(|harnesses| harnesses.names()).unwrap_or_default()
     }
 }
 

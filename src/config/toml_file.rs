@@ -16,7 +16,7 @@ pub(super) struct Written {
     pub(super) place: Place,
 }
 
-/// Reads a file into its keys. `depth` says for a table's path whether it is a section, whose keys count one by one.
+/// Reads a file into its keys. `is_section` says of a table, by its path, whether its keys count one by one.
 pub(super) fn read(text: &str, path: &Path, is_section: fn(&[String]) -> bool) -> (Vec<Written>, Vec<Problem>) {
     let place = |at: usize| {
         let line = 1 + text.bytes().take(at).filter(|b| *b == b'\n').count();

@@ -75,9 +75,10 @@ impl TurnRunner {
             return self.hold(session, &failure).await;
         };
         let path = p.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-        if let Err(failure) = harness::preflight(harness, session, path) {
-            return self.hold(session, &failure).await;
-        }
+        let program = match harness::preflight(harness, session, path) {
+            Ok(program) => program,
+            Err(failure) => return self.hold(session, &failure).await,
+        };
         let key = session.key();
         let waiting = p.store.read(move |db| db.waiting(&key, LOOK_AHEAD)).await?;
         let (waiting, repeat) = self.unknown_first(waiting).await?;
@@ -91,7 +92,8 @@ impl TurnRunner {
         let told_again = repeat.is_some() && !harness.repeats_safely();
         let fence = Uuid::new_v4().simple().to_string();
         let prompt = routing::prompt(session, &batch, &fence, &p.settings.prompt, told_again);
-        let invocation = harness.invocation(session, &prompt, &message_id);
+        let mut invocation = harness.invocation(session, &prompt, &message_id);
+        invocation.program = program.to_string_lossy().into_owned();
         let new = NewTurn {
             session: session.key(),
             work_item: session.work_item.clone(),
@@ -108,10 +110,10 @@ impl TurnRunner {
         let dir = turn_dir(&p.state_dir, turn.id);
         let env = harness::turn_env(p.environment.iter().cloned(), &p.secrets, &p.secret_names, &invocation.env);
         let limits = p.settings.limits;
-        let program = p.program.clone();
+        let own_program = p.program.clone();
         let started = tokio::task::spawn_blocking(move || {
             harness::prepare(&dir, &invocation, &limits)?;
-            harness::start(&program, &dir, env)
+            harness::start(&own_program, &dir, env)
         })
         .await
         .map_err(|_| Error::Panicked)?;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::Metadata;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -70,17 +69,15 @@ impl View {
     /// Takes in what changed since the last time, and says whether anything did.
     pub fn refresh(&mut self, registry: &Registry) -> Result<bool, Error> {
         let dir = registry.dir();
-        let names = list(dir)?;
+        let found = list(dir)?;
         let mut before = std::mem::take(&mut self.files);
         let mut changed = false;
-        for name in names {
-            let path = dir.join(&name);
+        for (name, now) in found {
             let known = before.remove(&name);
-            let now = path.metadata().ok().map(|metadata| Identity::of(&metadata));
             let known = match known {
                 Some(known) if known.identity.is_some() && known.identity == now => known,
                 known => {
-                    let read = read(&path);
+                    let read = read(&dir.join(&name));
                     changed |= known.is_none_or(|known| known.content != read.content);
                     read
                 }
@@ -138,13 +135,45 @@ fn read(path: &Path) -> Known {
     Known { identity, content }
 }
 
-fn list(dir: &Path) -> Result<Vec<OsString>, Error> {
-    let names = std::fs::read_dir(dir)
-        .and_then(|entries| entries.map(|entry| entry.map(|e| e.file_name())).collect::<io::Result<Vec<_>>>())
-        .map_err(io_error("list", dir))?;
-    let is_session = |name: &OsString| {
-        let name = name.as_encoded_bytes();
-        name.ends_with(b".json") && !name.starts_with(b".")
-    };
-    Ok(names.into_iter().filter(is_session).collect())
+/// The files that may be sessions', with what they are now; `None` where that cannot be told.
+fn list(dir: &Path) -> Result<Vec<(OsString, Option<Identity>)>, Error> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(io_error("list", dir))? {
+        let entry = entry.map_err(io_error("list", dir))?;
+        let name = entry.file_name();
+        let bytes = name.as_encoded_bytes();
+        if !bytes.ends_with(b".json") || bytes.starts_with(b".") {
+            continue;
+        }
+        // Relative to the open directory, which is cheaper than by path; but what a link leads to is asked by path.
+        let metadata = match entry.metadata() {
+            Ok(metadata) if metadata.is_symlink() => entry.path().metadata(),
+            metadata => metadata,
+        };
+        found.push((name, metadata.ok().map(|metadata| Identity::of(&metadata))));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_trusted_only_after_the_tick_in_which_it_was_written() {
+        let changed_at =
+            |seconds, nanos| Identity { inode: (1, 1), size: 1, modified: (0, 0), changed: (seconds, nanos) };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(10_000_600);
+        for (identity, settled) in [
+            (changed_at(10_000, 500_000_000), true),
+            (changed_at(10_000, 560_000_000), false),
+            (changed_at(10_001, 1), false),
+            // Whole seconds may be all that this file system keeps.
+            (changed_at(10_000, 0), false),
+            (changed_at(9_998, 0), true),
+            (changed_at(-5, 1), false),
+        ] {
+            assert_eq!(identity.is_settled(now), settled, "{identity:?}");
+        }
+    }
 }
