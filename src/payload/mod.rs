@@ -15,6 +15,8 @@ mod json;
 mod pulls;
 mod reading;
 mod refs;
+#[cfg(test)]
+mod tests;
 mod verdicts;
 
 pub use delivery::{Encoding, GithubHeaders, from_github};

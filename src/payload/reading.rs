@@ -37,8 +37,7 @@ impl<'a> Payload<'a> {
 
     /// The issue or pull request whose number stands at `number`.
     pub(super) fn item(&self, number: Field<'_>) -> Option<WorkItem> {
-        let number = number.number().filter(|n| (1..=MAX_NUMBER).contains(n))?;
-        Some(self.repo()?.item(number))
+        item_of(self.repo()?, number)
     }
 
     /// A commit of this repository.
@@ -129,6 +128,11 @@ impl Reading {
             self.links.push(Link { from, to: to.clone(), kind, by: by.cloned() });
         }
     }
+}
+
+/// The issue or pull request of `repo` whose number stands at `number`.
+pub(super) fn item_of(repo: &RepoName, number: Field<'_>) -> Option<WorkItem> {
+    number.number().filter(|n| (1..=MAX_NUMBER).contains(n)).map(|n| repo.item(n))
 }
 
 /// The repository that stands at `field`. Its page tells the host, which is another one for GitHub Enterprise.
