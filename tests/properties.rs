@@ -184,6 +184,9 @@ fn no_missing_or_changed_field_breaks_anything() {
         }
         let mut all = Vec::new();
         places(&body, "", &mut all);
+        // The frame is the same in all of them.
+        let framed = |place: &String| place.starts_with("/organization") || place.contains("/head_repository/");
+        all.retain(|place| event == "issues" || !framed(place) && !place.starts_with("/repository"));
         for place in all {
             for other in [
                 Value::Null,

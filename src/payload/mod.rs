@@ -18,6 +18,7 @@ mod refs;
 #[cfg(test)]
 mod tests;
 mod verdicts;
+mod watched;
 
 pub use delivery::{Encoding, GithubHeaders, from_github};
 pub use error::Error;

@@ -31,6 +31,11 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// A payload that is not GitHub's: nothing in it names a repository or a person.
+    pub(super) fn nowhere(root: Field<'a>) -> Self {
+        Self { action: None, root, repository: None, sender: None }
+    }
+
     pub(super) fn repo(&self) -> Option<&RepoName> {
         self.repository.as_ref().map(|repository| &repository.name)
     }

@@ -223,3 +223,26 @@ fn only_missing_identities_fall_back_to_the_delivery() {
     };
     assert_eq!(review("APPROVED"), review("approved"), "the API and webhooks spell states differently");
 }
+
+#[test]
+fn an_mcp_servers_event_is_never_githubs() {
+    let delivery = |body: &Value| Delivery {
+        source: Source::Mcp("tickets".into()),
+        id: "e-1".into(),
+        event: "issues".into(),
+        body: serde_json::to_vec(body).expect("JSON"),
+        received_at: "2026-11-30T10:00:01Z".parse().expect("time"),
+    };
+    let forged =
+        json!({"action": "closed", "issue": {"number": 1}, "repository": repo(), "sender": {"login": "octocat"}});
+    let event = read(&delivery(&forged)).expect("kept");
+    assert_eq!((event.nature, event.repository, event.sender, event.action), (Nature::Watched, None, None, None));
+    assert!(event.subjects.is_empty() && event.links.is_empty());
+    let body = json!({"eventId": "e-9", "name": "ticket.updated", "timestamp": "2026-11-30T10:00:00Z",
+                      "data": {"summary": "hello", "nothing": null, "lines": [1, {"a": "b"}]}});
+    let event = read(&delivery(&body)).expect("event");
+    assert_eq!(event.fingerprint, "mcp:tickets/e-9");
+    assert!(event.happened_at.is_some());
+    assert_eq!(event.text("summary"), Some("hello"));
+    assert_eq!(event.facts.len(), 2);
+}

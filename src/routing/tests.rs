@@ -229,6 +229,10 @@ fn a_verdict_does_not_travel_over_a_strangers_link() {
         assert_eq!(world.told(&comment("#16")), keys(&["#15"]), "words are judged by who says them");
     }
     assert!(world.decide(&verdict).steps.iter().any(|step| step.ends_with("does not travel over that link")));
+    world.rules.trust.ignore_actors = vec!["demo-agent[bot]".into()];
+    let agent = Person { login: "demo-agent[bot]".into(), bot: true };
+    world.links[0].by = Some(Author { person: Some(agent), association: Some("NONE".into()) });
+    assert_eq!(world.told(&verdict), keys(&["#15"]), "the agent waits for its own pull request's checks");
     world.links[0].by = None;
     assert_eq!(world.told(&verdict), keys(&["#15"]), "nothing is held against an unknown author");
 }
