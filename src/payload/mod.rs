@@ -15,7 +15,10 @@ mod json;
 mod pulls;
 mod reading;
 mod refs;
+#[cfg(test)]
+mod tests;
 mod verdicts;
+mod watched;
 
 pub use delivery::{Encoding, GithubHeaders, from_github};
 pub use error::Error;
