@@ -4,6 +4,6 @@
 branch=$(git symbolic-ref --quiet --short HEAD) || exit 0
 issue=$(printf '%s\n' "/$branch" | sed -n 's|.*/issue-\([0-9][0-9]*\).*|\1|p')
 [ -n "$issue" ] && [ -n "$CLAUDE_CODE_SESSION_ID" ] || exit 0
-# What this prints the agent reads: that it is registered, and what wakes it. A failure stops nobody's session.
+# Claude Code adds to the conversation what this prints. A failure stops nobody's session.
 the-loop sessions register "$issue" --harness claude 2>&1
 exit 0
