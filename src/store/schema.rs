@@ -112,6 +112,14 @@ const MIGRATIONS: &[&str] = &[r"
         PRIMARY KEY (host, id, name_key)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX repository_names_by_name ON repository_names (name_key);
+
+    CREATE TABLE refusals (
+        id     INTEGER PRIMARY KEY AUTOINCREMENT,
+        at     INTEGER NOT NULL,
+        status INTEGER NOT NULL,
+        reason TEXT    NOT NULL,
+        hint   TEXT    NOT NULL
+    ) STRICT;
 "];
 
 /// Sets the connection up, checks the file and brings it to our version.
