@@ -62,6 +62,18 @@ pub enum Error {
         /// The newest version we know.
         known: i64,
     },
+    /// An older program wrote this file, and a reader does not change it.
+    #[error(
+        "read the database `{path}`: its version {found} is older than this program's ({known}); start this version's server once"
+    )]
+    Older {
+        /// Where it is.
+        path: PathBuf,
+        /// The version in the file.
+        found: i64,
+        /// The version we read.
+        known: i64,
+    },
     /// The file is no database, or it is damaged.
     #[error("read the database `{path}`: it is damaged ({why}); nothing was changed")]
     Damaged {

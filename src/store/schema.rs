@@ -70,7 +70,8 @@ const MIGRATIONS: &[&str] = &[r"
         session_cost_usd REAL,
         input_tokens     INTEGER,
         output_tokens    INTEGER,
-        last_words       TEXT
+        last_words       TEXT,
+        failure          TEXT
     ) STRICT;
     CREATE INDEX turns_running ON turns (id) WHERE state = 'running';
     CREATE INDEX turns_by_session ON turns (session, started_at);
@@ -141,7 +142,10 @@ pub(super) fn prepare(db: &Db, path: &Path, access: Access) -> Result<(), Error>
     if found > known {
         return Err(Error::Newer { path: path.to_path_buf(), found, known });
     }
-    if found < known && access == Access::Write {
+    if found < known && access == Access::Read {
+        return Err(Error::Older { path: path.to_path_buf(), found, known });
+    }
+    if found < known {
         migrate(db, found).map_err(|error| opening(path, error))?;
     }
     Ok(())
