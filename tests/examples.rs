@@ -1,6 +1,8 @@
 //! The files in `examples/` are what they say: they are read by the programs that they are written for, where those
 //! are at hand.
 
+#![expect(clippy::print_stderr, reason = "a test says what it could not check here")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
