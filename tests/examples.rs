@@ -1,5 +1,6 @@
 //! The files in `examples/` are what they say: they are read by the programs that they are written for, where those
 //! are at hand.
+#![allow(clippy::print_stderr, reason = "what is left out is told")]
 
 #![expect(clippy::print_stderr, reason = "a test says what it could not check here")]
 

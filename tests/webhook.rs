@@ -96,7 +96,9 @@ fn form_bodies_need_exactly_one_payload() {
 #[test]
 fn a_query_and_one_trailing_slash_are_the_same_place() {
     let server = Server::start("");
-    for (path, wanted) in [("/gh-webhook/", "405"), ("/gh-webhook?x=1", "405"), ("/gh-webhook//", "404"), ("/other", "404")] {
+    for (path, wanted) in
+        [("/gh-webhook/", "405"), ("/gh-webhook?x=1", "405"), ("/gh-webhook//", "404"), ("/other", "404")]
+    {
         let mut stream = connect(&server);
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("sent");
         let mut answer = String::new();
@@ -193,7 +195,8 @@ fn bad_names_in_headers_are_refused() {
     let server = Server::start("");
     let body = payloads::issue_comment(1, "x").to_string();
     let signature = sign(SECRET, body.as_bytes());
-    for (name, value) in [("x-github-event", "Issue Comment"), ("x-github-delivery", "a b"), ("x-github-delivery", "")] {
+    for (name, value) in [("x-github-event", "Issue Comment"), ("x-github-delivery", "a b"), ("x-github-delivery", "")]
+    {
         let mut headers = signed("d-1", &signature);
         headers.iter_mut().filter(|header| header.0 == name).for_each(|header| header.1 = value);
         let (status, answer) = server.deliver_raw(&headers, body.as_bytes()).expect("an answer");
@@ -210,11 +213,8 @@ fn the_secret_is_in_no_file_of_ours() {
     assert_eq!(take(&server, "d-bad", b"{}", "sha256=00").0, 401);
     server.stop();
     assert!(!server.log().contains(SECRET));
-    let found = std::process::Command::new("grep")
-        .args(["-rlaF", SECRET])
-        .arg(server.path("state"))
-        .output()
-        .expect("grep");
+    let found =
+        std::process::Command::new("grep").args(["-rlaF", SECRET]).arg(server.path("state")).output().expect("grep");
     assert_eq!(String::from_utf8_lossy(&found.stdout), "");
 }
 
@@ -237,7 +237,8 @@ fn a_test_delivery_can_be_sent_and_a_recorded_set_too() {
     server.ended_turns(1);
     let set = server.path("recorded");
     std::fs::create_dir(&set).expect("made");
-    std::fs::write(set.join("issue_comment.created.json"), payloads::issue_comment(9, "x").to_string()).expect("written");
+    std::fs::write(set.join("issue_comment.created.json"), payloads::issue_comment(9, "x").to_string())
+        .expect("written");
     std::fs::write(set.join("ping.json"), json!({"zen": "x"}).to_string()).expect("written");
     let said = server.ok(&["gh-webhook", "send", "--payload", set.to_str().expect("a name")]);
     assert!(said.lines().count() == 2 && said.contains("pong"), "{said}");
