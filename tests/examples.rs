@@ -2,8 +2,6 @@
 //! are at hand.
 #![allow(clippy::print_stderr, reason = "what is left out is told")]
 
-#![expect(clippy::print_stderr, reason = "a test says what it could not check here")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
