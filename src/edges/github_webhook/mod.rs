@@ -1,6 +1,6 @@
 //! GitHub's webhook: verify the raw bytes, keep them, answer.
 //!
-//! Contract: DESIGN part 2, "HTTP". What GitHub sends: <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
+//! The answers are listed in `docs/specs/wire.md`. What GitHub sends: <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
 
 mod body;
 mod refusal;
