@@ -165,6 +165,10 @@ fn unreadable(error: Error) -> crate::store::Error {
 /// to stop deciding all others.
 fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>) {
     let Undecided { seq, delivery } = undecided;
+    let delivery = match delivery {
+        Ok(delivery) => delivery,
+        Err(error) => return (seq, Err(format!("cannot be read: failed to {}", crate::domain::chain(&error)))),
+    };
     let event = match std::panic::catch_unwind(|| payload::read(&delivery)) {
         Ok(Ok(event)) => Ok(event),
         Ok(Err(error)) => Err(format!("cannot be read: {error}")),
