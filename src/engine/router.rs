@@ -63,6 +63,9 @@ impl Router {
         let read = tokio::task::spawn_blocking(|| waiting.into_iter().map(read).collect::<Vec<_>>())
             .await
             .map_err(|_| Error::Panicked)?;
+        // After the deliveries were read: what was registered before one of them came is seen.
+        let sessions = self.sessions.clone();
+        tokio::task::spawn_blocking(move || sessions.now().map(drop)).await.map_err(|_| Error::Panicked)??;
         // All are handed over before the first is waited for: they share a commit, in order.
         let mut writes = Vec::with_capacity(count);
         for (seq, event) in read {
@@ -88,10 +91,15 @@ impl Router {
     fn decide(&self, db: &Db, seq: DeliverySeq, event: &Event) -> Result<(), crate::store::Error> {
         let decision = {
             let links = LinksInStore::new(db);
+<<<<<<< HEAD
             let sessions = self.sessions.now().map_err(unreadable)?;
             let routed = || routing::route(event, &self.rules, &links, &sessions);
             // As in reading: a defect that one delivery brings to light must not stop all others.
             let decision = std::panic::catch_unwind(std::panic::AssertUnwindSafe(routed));
+=======
+            let sessions = self.sessions.seen();
+            let decision = routing::route(event, &self.rules, &links, &sessions);
+>>>>>>> main
             links.finish()?;
             match decision {
                 Ok(decision) => decision,
@@ -113,7 +121,7 @@ impl Router {
     }
 
     fn close(&self, db: &Db, key: &SessionKey, event: &Event) -> Result<(), crate::store::Error> {
-        let item = self.sessions.now().map_err(unreadable)?.get(key).map(|session| session.work_item.clone());
+        let item = self.sessions.seen().get(key).map(|session| session.work_item.clone());
         if let Some(item) = item {
             let reason = format!("{} arrived", event.title());
             self.sessions
@@ -123,6 +131,7 @@ impl Router {
                     session.closed_reason = Some(reason.clone());
                 })
                 .map_err(|error| unreadable(error.into()))?;
+            self.sessions.now().map(drop).map_err(unreadable)?;
             db.drop_inbox(key, &format!("its session was closed: {reason}"))?;
         }
         Ok(())
@@ -138,8 +147,7 @@ impl Router {
             };
             let item = self
                 .sessions
-                .now()
-                .map_err(unreadable)?
+                .seen()
                 .get(&assignment.session)
                 .filter(|session| unknown(session))
                 .map(|session| session.work_item.clone());
@@ -148,6 +156,7 @@ impl Router {
                     .registry()
                     .update(&item, |session| session.repository_id = Some(id))
                     .map_err(|error| unreadable(error.into()))?;
+                self.sessions.now().map(drop).map_err(unreadable)?;
             }
         }
         Ok(())

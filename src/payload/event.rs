@@ -3,21 +3,31 @@
 use super::facts::Facts;
 use super::field::Field;
 use super::reading::{Payload, Reading};
-use super::{Error, fit, items, json, pulls, refs, verdicts};
-use crate::domain::{Delivery, Event, Nature};
+use super::{Error, fit, items, json, pulls, refs, verdicts, watched};
+use crate::domain::{Delivery, Event, Nature, Source};
 
 /// Reads what a delivery says. The same delivery always gives the same event.
 ///
-/// An event that we do not map is no error: it is kept, and its nature says so.
+/// An event that we do not map is no error: it is kept, and its nature says so. The event of a watch comes without
+/// subjects: only the watch knows whom it concerns.
 pub fn read(delivery: &Delivery) -> Result<Event, Error> {
-    let body = json::parse(&delivery.body)?;
+    let body = match delivery.source {
+        Source::Mcp(_) => json::parse(&delivery.body)?,
+        Source::GithubWebhook | Source::GithubPoll => json::parse_lean(&delivery.body)?,
+    };
     let root = Field::root(&body);
     if !root.is_object() {
         return Err(Error::NotAnObject);
     }
-    let mapped = fit::check(&delivery.event, root)?;
-    let payload = Payload::new(root);
-    let reading = if mapped { reading(&delivery.event, &payload) } else { unmapped(&payload) };
+    let (payload, reading) = match delivery.source {
+        Source::Mcp(_) => (Payload::nowhere(root), watched::occurrence(delivery, root)),
+        Source::GithubWebhook | Source::GithubPoll => {
+            let mapped = fit::check(&delivery.event, root)?;
+            let payload = Payload::new(root);
+            let reading = if mapped { reading(&delivery.event, &payload) } else { unmapped(&payload) };
+            (payload, reading)
+        }
+    };
     let unknown = || format!("delivery:{}:{}", delivery.source.key(), delivery.id);
     Ok(Event {
         name: delivery.event.clone(),

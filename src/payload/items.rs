@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::facts::Facts;
 use super::field::Field;
 use super::pulls::learn_closes;
-use super::reading::{Payload, Reading, repository};
+use super::reading::{Payload, Reading, item_of, repository};
 use crate::domain::{LinkKind, Nature, Node, SubjectKind, WorkItem};
 
 /// What an issue's author says, as against what is done to the issue.
@@ -57,8 +57,7 @@ pub(super) fn issues(payload: &Payload<'_>) -> Reading {
 fn transferred(payload: &Payload<'_>, old: Option<&WorkItem>, reading: &mut Reading) {
     let target = payload.root.at("changes.new_issue");
     let home = repository(payload.root.at("changes.new_repository"));
-    let number = target.at("number").number().filter(|number| *number > 0);
-    let new = home.zip(number).map(|(home, number)| home.name.item(number));
+    let new = home.and_then(|home| item_of(&home.name, target.at("number")));
     let node = |item: Option<&WorkItem>| item.cloned().map(Node::Item);
     reading.learn(node(new.as_ref()), old, LinkKind::Transferred, None);
     reading.learn(node(old), new.as_ref(), LinkKind::Transferred, None);

@@ -12,10 +12,14 @@ mod field;
 mod fit;
 mod items;
 mod json;
+mod lean;
 mod pulls;
 mod reading;
 mod refs;
+#[cfg(test)]
+mod tests;
 mod verdicts;
+mod watched;
 
 pub use delivery::{Encoding, GithubHeaders, from_github};
 pub use error::Error;

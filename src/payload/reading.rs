@@ -31,14 +31,18 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// A payload that is not GitHub's: nothing in it names a repository or a person.
+    pub(super) fn nowhere(root: Field<'a>) -> Self {
+        Self { action: None, root, repository: None, sender: None }
+    }
+
     pub(super) fn repo(&self) -> Option<&RepoName> {
         self.repository.as_ref().map(|repository| &repository.name)
     }
 
     /// The issue or pull request whose number stands at `number`.
     pub(super) fn item(&self, number: Field<'_>) -> Option<WorkItem> {
-        let number = number.number().filter(|n| (1..=MAX_NUMBER).contains(n))?;
-        Some(self.repo()?.item(number))
+        item_of(self.repo()?, number)
     }
 
     /// A commit of this repository.
@@ -129,6 +133,11 @@ impl Reading {
             self.links.push(Link { from, to: to.clone(), kind, by: by.cloned() });
         }
     }
+}
+
+/// The issue or pull request of `repo` whose number stands at `number`.
+pub(super) fn item_of(repo: &RepoName, number: Field<'_>) -> Option<WorkItem> {
+    number.number().filter(|n| (1..=MAX_NUMBER).contains(n)).map(|n| repo.item(n))
 }
 
 /// The repository that stands at `field`. Its page tells the host, which is another one for GitHub Enterprise.

@@ -11,9 +11,9 @@ const COMMITS: usize = 10;
 pub(super) fn push(payload: &Payload<'_>) -> Reading {
     let mut reading = Reading::new(Nature::State);
     let root = payload.root;
-    reading.about(SubjectKind::Commit, payload.commit(root.at("after")));
     let branch = root.at("ref").text().and_then(|name| name.strip_prefix("refs/heads/"));
     if let Some(name) = branch.filter(|_| !root.at("deleted").is_true()) {
+        reading.about(SubjectKind::Commit, payload.commit(root.at("after")));
         reading.about(SubjectKind::Branch, payload.branch(name));
     }
     // A branch can be pushed back to where it was, so the heads alone do not tell two pushes apart.

@@ -8,6 +8,8 @@ mod quote;
 mod route;
 mod search;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod trust;
 mod wake;
 

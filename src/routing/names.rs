@@ -3,7 +3,7 @@
 use crate::domain::{Author, Node, Person, WorkItem};
 
 /// The longest name that is written out.
-const LONGEST: usize = 160;
+const LONGEST: usize = 300;
 
 /// A work item without the scheme: `octo-org/demo#15`.
 pub(super) fn item(item: &WorkItem) -> String {

@@ -192,6 +192,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_nested_is_quoted_all_the_way_down() {
+        let value = serde_json::json!({"</k>": ["/a", {"@b": null}, 1.5, true], "e": []});
+        let text = object(&[Fact { name: "data".into(), value: value.clone() }], "f-1", 8192, None);
+        assert!(!text.contains(['<', '@']) && !text.contains("\"/"), "{text}");
+        let back: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(back["data"], value);
+        let long: serde_json::Map<_, _> = (0..5000).map(|n| (format!("k{n}"), Value::from("v"))).collect();
+        let text = object(&[Fact { name: "data".into(), value: long.into() }], "f-1", 512, None);
+        assert!(text.len() < 1200 && serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+    }
+
+    #[test]
     fn a_path_is_never_cut_and_a_list_ends() {
         let path = "d/".repeat(1000);
         let list: Vec<Value> = (0..5000).map(Value::from).collect();

@@ -164,14 +164,21 @@ impl Search<'_> {
         };
         // A stranger may claim that a pull request closes an issue, and may fail its checks on purpose with any text.
         let rests_on_words = !matches!(link.kind, LinkKind::Recorded | LinkKind::Transferred);
-        let stranger = link.by.as_ref().is_some_and(|by| !trust::is_trusted(by, self.trust));
+        let stranger = link.by.as_ref().is_some_and(|by| !trust::vouches(by, self.trust));
         if self.event.nature == Nature::Verdict && rests_on_words && stranger {
-            self.steps.push(format!("{step}, who is not trusted: a verdict does not travel over that link"));
+            self.step(format!("{step}, who is not trusted: a verdict does not travel over that link"));
             return;
         }
-        self.steps.push(step.clone());
+        self.step(step.clone());
         let how = if how.is_empty() || how.starts_with("the event") { step } else { format!("{how}, and {step}") };
         self.push(rank, self.canonical(&Node::Item(link.to.clone())), how);
+    }
+
+    /// Notes a step, once.
+    fn step(&mut self, step: String) {
+        if !self.steps.contains(&step) {
+            self.steps.push(step);
+        }
     }
 
     fn candidate(&mut self, item: WorkItem, rank: Rank, how: String) {

@@ -14,7 +14,7 @@ fn is_known(person: &Person, trust: &Trust) -> bool {
 }
 
 /// Whether an author is trusted with words of their own. A deleted account is nobody, whom nobody trusts.
-pub(super) fn is_trusted(author: &Author, trust: &Trust) -> bool {
+fn is_trusted(author: &Author, trust: &Trust) -> bool {
     let Some(person) = &author.person else { return false };
     let association = || {
         let own = author.association.as_deref().unwrap_or_default();
@@ -22,6 +22,12 @@ pub(super) fn is_trusted(author: &Author, trust: &Trust) -> bool {
     };
     // An association is given to people; a bot has to be named.
     is_known(person, trust) || !person.bot && association()
+}
+
+/// Whether a verdict may travel over a link that rests on this author's words or push. The agent's own pull requests
+/// count: it is their checks that it waits for.
+pub(super) fn vouches(author: &Author, trust: &Trust) -> bool {
+    is_trusted(author, trust) || author.person.as_ref().is_some_and(|person| lists(&trust.ignore_actors, person))
 }
 
 /// Why an event is our own agent's doing, if it is. A verdict never is: the agent's own push has its own checks.
