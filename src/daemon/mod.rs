@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub use lock::{Holder, ServerLock, holder, poke};
 
 use crate::config::Settings;
-use crate::domain::Secret;
+use crate::domain::{Secret, TurnId};
 use crate::edges::{github_webhook, listener};
 use crate::engine::{Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts};
 use crate::harness::{Harnesses, Limits};
@@ -125,6 +125,8 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     watch_signals(stop.clone(), force.clone(), bells.clone())?;
     let lock = ServerLock::take(&state_dir)?;
     let store = Store::open(&state_dir)?;
+    let last = last_turn_dir(&state_dir);
+    store.write(move |db| db.number_turns_above(last)).await?;
     let sessions = Sessions::new(Registry::open(&state_dir)?);
     let harnesses = Harnesses::new(&settings.harness)?;
     let address = format!("{}:{}", bracketed(&settings.gh_webhook.host), settings.gh_webhook.port);
@@ -167,11 +169,12 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     listener::serve(bound, app, settings.gh_webhook.max_connections, stop).await;
 
     tracing::info!("stopping; running turns go on and the next server takes them over");
-    if drain {
-        wait_for_turns(&store, &force).await?;
-    }
+    // No new turns from here on; those that run are watched by tasks of their own.
     for task in &tasks {
         task.abort();
+    }
+    if drain {
+        wait_for_turns(&store, &force).await?;
     }
     store.close().await;
     drop(lock);
@@ -217,6 +220,12 @@ fn watch_signals(stop: CancellationToken, force: CancellationToken, bells: Bells
         }
     });
     Ok(())
+}
+
+/// The highest number of a turn that has files.
+fn last_turn_dir(state_dir: &Path) -> TurnId {
+    let entries = std::fs::read_dir(state_dir.join("turns")).into_iter().flatten().flatten();
+    TurnId(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).max().unwrap_or(0))
 }
 
 /// An upgrade replaces the file under the running program; the kernel then adds a mark to its name, and the new file is

@@ -152,6 +152,9 @@ pub enum FailureKind {
     Hung,
     /// Nobody knows how it ended: try again with the same message id.
     Interrupted,
+    /// It never ran, for a reason of ours, such as a full disk or a server that was killed: try again, and count no
+    /// attempt.
+    NotBegun,
     /// A person ended it: not tried again by itself.
     Cancelled,
     /// The harness is not signed in: a person must mend that.
