@@ -21,7 +21,9 @@ pub use lock::{Holder, ServerLock, holder, poke};
 use crate::config::Settings;
 use crate::domain::{Secret, TurnId};
 use crate::edges::{github_webhook, listener};
-use crate::engine::{Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts};
+use crate::engine::{
+    Bells, Decider, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts,
+};
 use crate::harness::{Harnesses, Limits};
 use crate::registry::Registry;
 use crate::retry::Policy;
@@ -148,7 +150,8 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         bells: bells.clone(),
     });
     let rules = Arc::new(Rules { routing: settings.routing.clone(), trust: settings.trust.clone() });
-    let router = Router::new(store.clone(), sessions.clone(), rules, bells.clone());
+    let decider = Decider::new(sessions.clone(), rules);
+    let router = Router::new(store.clone(), decider.clone(), bells.clone());
     let dispatcher = Dispatcher::new(store.clone(), sessions, dispatching, bells.clone(), runner);
     dispatcher.recover().await?;
 
@@ -164,7 +167,7 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         max_in_flight: settings.gh_webhook.max_in_flight.0,
         read_timeout: settings.gh_webhook.read_timeout.0,
     };
-    let app = github_webhook::routes(webhook, Intake::new(store.clone(), bells));
+    let app = github_webhook::routes(webhook, Intake::new(store.clone(), decider, bells));
     ready(local);
     listener::serve(bound, app, settings.gh_webhook.max_connections, stop).await;
 

@@ -4,6 +4,7 @@
 //! dispatcher's. A bell that rings while its listener works is heard when it listens again, so nothing is missed
 //! between looking and sleeping; and what is in the store is found after any restart.
 
+mod decider;
 mod dispatcher;
 mod explain;
 mod intake;
@@ -12,9 +13,11 @@ pub mod schedule;
 mod turn_run;
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
+pub use decider::Decider;
 pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
 pub use explain::explain;
 pub use intake::Intake;
@@ -52,7 +55,13 @@ pub struct Bells {
 #[derive(Clone)]
 pub struct Sessions {
     registry: Arc<Registry>,
-    view: Arc<Mutex<View>>,
+    view: Arc<Mutex<Looked>>,
+}
+
+#[derive(Default)]
+struct Looked {
+    view: View,
+    since: Option<Instant>,
 }
 
 impl Sessions {
@@ -70,7 +79,18 @@ impl Sessions {
     /// once for a batch of work.
     pub fn now(&self) -> Result<SessionsNow<'_>, Error> {
         let mut seen = self.seen();
-        seen.0.refresh(&self.registry)?;
+        seen.0.since = Some(Instant::now());
+        seen.0.view.refresh(&self.registry)?;
+        Ok(seen)
+    }
+
+    /// As [`now`](Self::now) for what arrived at `arrived`: a look that was begun after it is not repeated.
+    pub fn since(&self, arrived: Instant) -> Result<SessionsNow<'_>, Error> {
+        let mut seen = self.seen();
+        if seen.0.since.is_none_or(|since| since < arrived) {
+            seen.0.since = Some(Instant::now());
+            seen.0.view.glance(&self.registry)?;
+        }
         Ok(seen)
     }
 
@@ -82,22 +102,22 @@ impl Sessions {
 }
 
 /// The sessions at one moment.
-pub struct SessionsNow<'a>(MutexGuard<'a, View>);
+pub struct SessionsNow<'a>(MutexGuard<'a, Looked>);
 
 impl SessionsNow<'_> {
     /// One session.
     pub fn get(&self, key: &SessionKey) -> Option<&Session> {
-        self.0.find(key)
+        self.0.view.find(key)
     }
 
     /// Whether some session file cannot be read.
     pub fn damaged(&self) -> usize {
-        self.0.damaged().len()
+        self.0.view.damaged().len()
     }
 }
 
 impl routing::Sessions for SessionsNow<'_> {
     fn find(&self, key: &SessionKey) -> Option<Session> {
-        self.0.find(key).cloned()
+        self.0.view.find(key).cloned()
     }
 }
