@@ -104,3 +104,28 @@ fn news_of_an_interrupted_turn_says_that_it_is_told_again() {
         assert_eq!(repeats, [false, true], "{harness}");
     }
 }
+
+/// A person at the terminal may take hours; finding the conversation busy again and again uses up nothing.
+#[test]
+fn a_busy_conversation_uses_up_no_budget() {
+    let server =
+        Server::start("[routing]\ndebounce = \"10ms\"\n[dispatch]\nretry_backoff = \"20ms\"\nmax_turns_per_hour = 2\n");
+    server.register("octo-org/demo#15", "codex", CODEX);
+    let busy = server.path("busy");
+    std::fs::write(&busy, "").expect("a mark");
+    server
+        .plan("codex", "if [ -e \"$root/busy\" ]; then echo 'Error: it already has an active writer' >&2; exit 1; fi");
+    server.post("issue_comment", &payloads::issue_comment(15, "hello"));
+    server.ended_turns(5);
+    std::fs::remove_file(busy).expect("the mark");
+    wait_until("it is told", || server.turns().last().is_some_and(|turn| turn["state"] == "succeeded"));
+    // What ran counts: of two in an hour, one is left.
+    let told = |text: &str| server.post("issue_comment", &payloads::issue_comment(15, text));
+    told("one more");
+    wait_until("one more is told", || server.calls().last().is_some_and(|call| call.prompt().contains("one more")));
+    told("one too many");
+    wait_until("the budget holds the last", || {
+        let row = server.json(&["sessions", "show", "octo-org/demo#15"]);
+        row["held"].to_string().contains("max_turns_per_hour: 2 turns in the last hour, 2 are allowed")
+    });
+}
