@@ -263,12 +263,14 @@ impl Db {
         )
     }
 
-    /// When a session's turns since `since` were begun, oldest first: for the budget of turns.
+    /// When a session's turns since `since` were begun, oldest first: for the budget of turns. One that found its
+    /// conversation busy has taken nothing.
     pub fn turn_starts(&self, session: &SessionKey, since: Timestamp) -> Result<Vec<Timestamp>, Error> {
         self.all(
             "count a session's turns",
-            "SELECT started_at FROM turns WHERE session = ?1 AND started_at > ?2 ORDER BY started_at",
-            params![session.0, millis(since)],
+            "SELECT started_at FROM turns
+             WHERE session = ?1 AND started_at > ?2 AND failure IS NOT ?3 ORDER BY started_at",
+            params![session.0, millis(since), FailureKind::Busy.as_str()],
             |row| row.get(0).map(moment),
         )
     }

@@ -13,6 +13,7 @@ pub mod desk;
 pub mod model;
 pub mod npm;
 pub mod payloads;
+pub mod processes;
 mod server;
 mod stub;
 mod wait;
