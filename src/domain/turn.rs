@@ -172,7 +172,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Overloaded,
         Self::RateLimited,
         Self::Busy,
@@ -180,6 +180,7 @@ impl FailureKind {
         Self::TimedOut,
         Self::Hung,
         Self::Interrupted,
+        Self::NotBegun,
         Self::Cancelled,
         Self::NotSignedIn,
         Self::ConversationGone,
@@ -199,6 +200,7 @@ impl FailureKind {
             Self::TimedOut => "timed_out",
             Self::Hung => "hung",
             Self::Interrupted => "interrupted",
+            Self::NotBegun => "not_begun",
             Self::Cancelled => "cancelled",
             Self::NotSignedIn => "not_signed_in",
             Self::ConversationGone => "conversation_gone",

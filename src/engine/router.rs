@@ -91,15 +91,10 @@ impl Router {
     fn decide(&self, db: &Db, seq: DeliverySeq, event: &Event) -> Result<(), crate::store::Error> {
         let decision = {
             let links = LinksInStore::new(db);
-<<<<<<< HEAD
-            let sessions = self.sessions.now().map_err(unreadable)?;
+            let sessions = self.sessions.seen();
             let routed = || routing::route(event, &self.rules, &links, &sessions);
             // As in reading: a defect that one delivery brings to light must not stop all others.
             let decision = std::panic::catch_unwind(std::panic::AssertUnwindSafe(routed));
-=======
-            let sessions = self.sessions.seen();
-            let decision = routing::route(event, &self.rules, &links, &sessions);
->>>>>>> main
             links.finish()?;
             match decision {
                 Ok(decision) => decision,
