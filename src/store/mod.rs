@@ -99,6 +99,9 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// What was to be told was taken out of its inbox meanwhile.
+    #[error("tell a notice: it left its inbox meanwhile")]
+    Gone,
     /// The group that this write was in could not be committed.
     #[error("commit to the database: {0}")]
     Commit(String),

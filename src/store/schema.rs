@@ -29,6 +29,8 @@ const MIGRATIONS: &[&str] = &[r"
     ) STRICT;
     CREATE INDEX deliveries_undecided ON deliveries (seq) WHERE outcome = 'pending';
     CREATE INDEX deliveries_age ON deliveries (received_at);
+    -- What is a state of what: for news that come late.
+    CREATE INDEX deliveries_topic ON deliveries (json_extract(read, '$.supersedes')) WHERE read IS NOT NULL;
 
     -- Bodies as received, zstd: apart, so that lists do not page through them and retention can drop them first.
     CREATE TABLE bodies (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
