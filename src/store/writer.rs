@@ -114,7 +114,11 @@ fn write_all(db: &Db, receiver: &mpsc::Receiver<Box<dyn Work>>, mut checkpoints:
 fn commit(db: &Db, group: &mut [Box<dyn Work>]) -> Result<(), String> {
     // Prepared once and kept: parsing these few words again for each delivery costs more than running them.
     let sql = |sql: &str| {
-        db.connection.prepare_cached(sql).and_then(|mut words| words.execute(())).map_err(|error| error.to_string())
+        db.connection
+            .prepare_cached(sql)
+            .and_then(|mut words| words.execute(()))
+            .map(drop)
+            .map_err(|error| error.to_string())
     };
     let outcome = sql("BEGIN IMMEDIATE").and_then(|()| {
         for work in group {
