@@ -121,6 +121,19 @@ const MIGRATIONS: &[&str] = &[r"
         reason TEXT    NOT NULL,
         hint   TEXT    NOT NULL
     ) STRICT;
+", r"
+    -- What polling has seen of a repository, beside what it tells people. `state` is the poller's own.
+    CREATE TABLE github_polls (
+        repository TEXT    PRIMARY KEY,
+        state      TEXT    NOT NULL,
+        since      INTEGER NOT NULL,
+        checked_at INTEGER,
+        next_at    INTEGER,
+        trouble    TEXT
+    ) STRICT, WITHOUT ROWID;
+
+    -- What leads to a work item is asked for at every look.
+    CREATE INDEX links_by_target ON links (to_key);
 "];
 
 /// Sets the connection up, checks the file and brings it to our version.
