@@ -21,6 +21,7 @@ pub use explain::explain;
 pub use intake::Intake;
 pub use observing::{Observing, Waiting};
 pub use router::Router;
+pub use crate::store::PollRow;
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
 
 use crate::domain::{Session, SessionKey};
