@@ -1,6 +1,7 @@
 //! Floor 9: words in, words out, exit codes. One file per noun.
 
 mod args;
+mod backfill;
 mod checkout;
 mod config;
 mod context;

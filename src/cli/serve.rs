@@ -61,13 +61,7 @@ pub(super) fn all(context: &Context, serve: &Serve) -> Result<(), Failure> {
     run(context, serve, settings, secrets, "/")
 }
 
-fn run(
-    context: &Context,
-    serve: &Serve,
-    settings: Settings,
-    secrets: Vec<Secret>,
-    path: &str,
-) -> Result<(), Failure> {
+fn run(context: &Context, serve: &Serve, settings: Settings, secrets: Vec<Secret>, path: &str) -> Result<(), Failure> {
     let start = Start {
         settings,
         state_dir: context.state_dir()?,

@@ -223,7 +223,8 @@ mod tests {
             to("https://ghe.example.com/api/v3/repositories/1").as_deref(),
             Some("https://ghe.example.com/api/v3/repositories/1")
         );
-        for other in ["https://evil.example.com/", "http://ghe.example.com/", "https://ghe.example.com:8443/", "//e/x"] {
+        for other in ["https://evil.example.com/", "http://ghe.example.com/", "https://ghe.example.com:8443/", "//e/x"]
+        {
             assert_eq!(to(other), None, "{other}");
         }
         assert!(GithubApi::new("https://api.github.com", Secret::new("GH_TOKEN", "a\nb")).is_err());

@@ -16,12 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, watch};
 
+pub use crate::store::PollRow;
 pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
 pub use explain::explain;
 pub use intake::Intake;
 pub use observing::{Observing, Waiting};
 pub use router::Router;
-pub use crate::store::PollRow;
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
 
 use crate::domain::{Session, SessionKey};

@@ -207,3 +207,131 @@ fn state_parts(kind: &str, action: &str, item: &Value) -> Vec<String> {
 fn part(of: &Value, name: &str) -> String {
     Field::root(of).at(name).part().unwrap_or_else(|| "-".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Event;
+    use crate::payload::read;
+
+    const SHA: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+    fn home() -> Value {
+        json!({"id": 1, "full_name": "octo-org/demo", "html_url": "https://github.com/octo-org/demo"})
+    }
+
+    fn person() -> Value {
+        json!({"login": "octocat", "id": 2, "type": "User"})
+    }
+
+    fn polled(what: &Polled<'_>) -> (Delivery, Event) {
+        let delivery = from_github_poll(&home(), what, Timestamp::UNIX_EPOCH).expect("a delivery");
+        let event = read(&delivery).expect("an event");
+        (delivery, event)
+    }
+
+    /// The same happening as the webhook brings it.
+    fn hooked(event: &str, mut body: Value) -> Event {
+        body["repository"] = home();
+        if body.get("sender").is_none() {
+            body["sender"] = person();
+        }
+        let delivery = from_github_list("72d3162e-cc78", event, &body, Timestamp::UNIX_EPOCH).expect("a delivery");
+        read(&delivery).expect("an event")
+    }
+
+    fn assert_same(polled: &Event, hooked: &Event) {
+        assert_eq!(polled.fingerprint, hooked.fingerprint);
+        assert_eq!(polled.title(), hooked.title());
+        assert_eq!((&polled.author, &polled.subjects), (&hooked.author, &hooked.subjects));
+        assert_eq!((&polled.links, &polled.supersedes), (&hooked.links, &hooked.supersedes));
+        assert_eq!((polled.nature, polled.happened_at), (hooked.nature, hooked.happened_at));
+    }
+
+    fn pull() -> Value {
+        json!({
+            "number": 20, "title": "A change", "state": "closed", "body": "Closes #15", "user": person(),
+            "author_association": "MEMBER", "created_at": "2026-11-30T09:00:00Z", "updated_at": "2026-11-30T10:00:09Z",
+            "closed_at": "2026-11-30T10:00:00Z", "html_url": "https://github.com/octo-org/demo/pull/20",
+            "head": {"ref": "x", "sha": SHA, "repo": {"id": 1}}, "base": {"ref": "main", "repo": {"id": 1}},
+        })
+    }
+
+    #[test]
+    fn a_run_is_one_happening_however_it_is_told() {
+        let run = json!({
+            "id": 7, "name": "CI", "workflow_id": 3, "run_attempt": 2, "status": "completed", "conclusion": "failure",
+            "event": "push", "head_branch": "main", "head_sha": SHA, "head_repository": {"id": 1},
+            "updated_at": "2026-11-30T10:00:00Z", "pull_requests": [], "actor": person(), "triggering_actor": person(),
+        });
+        let (delivery, event) = polled(&Polled::Run(&run));
+        assert_same(
+            &event,
+            &hooked("workflow_run", json!({"action": "completed", "workflow_run": run, "workflow": {"id": 3}})),
+        );
+        assert_eq!(delivery.id, "poll:github.com:1:run:7:2:failure");
+        assert_eq!(event.sender.map(|sender| sender.login).as_deref(), Some("octocat"));
+    }
+
+    #[test]
+    fn words_are_one_happening_however_they_are_told() {
+        let comment = json!({
+            "id": 9, "body": "x", "user": person(), "author_association": "OWNER",
+            "created_at": "2026-11-30T10:00:00Z", "updated_at": "2026-11-30T10:00:05Z",
+        });
+        let issue = json!({"number": 15, "user": person(), "title": "An issue", "state": "open"});
+        for action in [CommentAction::Created, CommentAction::Edited] {
+            let (_, event) = polled(&Polled::Comment { action, issue: &issue, comment: &comment });
+            let body = json!({"action": action.as_str(), "issue": issue, "comment": comment});
+            assert_same(&event, &hooked("issue_comment", body));
+            // Whoever edited it, the API does not say.
+            assert_eq!(event.sender.is_some(), action == CommentAction::Created);
+            let (_, event) = polled(&Polled::ReviewComment { action, pull: &pull(), comment: &comment });
+            let body = json!({"action": action.as_str(), "pull_request": pull(), "comment": comment});
+            assert_same(&event, &hooked("pull_request_review_comment", body));
+        }
+        let mut review = json!({
+            "id": 11, "body": "no", "state": "CHANGES_REQUESTED", "user": person(), "author_association": "OWNER",
+            "submitted_at": "2026-11-30T10:00:00Z",
+        });
+        let (_, event) = polled(&Polled::Review { action: "submitted", pull: &pull(), review: &review });
+        review["state"] = "changes_requested".into();
+        let body = json!({"action": "submitted", "pull_request": pull(), "review": review});
+        assert_same(&event, &hooked("pull_request_review", body));
+    }
+
+    #[test]
+    fn a_change_of_state_is_one_happening_however_it_is_told() {
+        let issue = json!({
+            "number": 15, "user": person(), "state": "closed", "closed_at": "2026-11-30T10:00:00Z",
+            "updated_at": "2026-11-30T10:00:00Z", "closed_by": person(),
+        });
+        // Something else may have changed it before it is polled.
+        let mut later = issue.clone();
+        later["updated_at"] = "2026-11-30T10:00:09Z".into();
+        let (delivery, event) = polled(&Polled::Issue { action: "closed", issue: &later });
+        assert_same(&event, &hooked("issues", json!({"action": "closed", "issue": issue})));
+        assert_eq!(delivery.id, "poll:github.com:1:issue:15:closed:2026-11-30T10:00:00Z");
+        assert!(event.sender.is_some());
+        let by = person();
+        for (action, before) in [("closed", None), ("synchronize", Some("b"))] {
+            let (_, event) = polled(&Polled::Pull { action, pull: &pull(), actor: Some(&by), before });
+            let body = json!({"action": action, "number": 20, "pull_request": pull(), "before": before});
+            assert_same(&event, &hooked("pull_request", body));
+        }
+    }
+
+    #[test]
+    fn a_gap_is_told_to_those_whom_it_may_concern_and_by_polling_alone() {
+        let items = [WorkItem::parse("octo-org/demo#15").expect("item")];
+        let what = Polled::Gap { what: "workflow runs", from: None, to: Timestamp::UNIX_EPOCH, items: &items };
+        let (delivery, event) = polled(&what);
+        assert_eq!(event.subjects.len(), 1);
+        assert_eq!(event.text("gap.what"), Some("workflow runs"));
+        let forged =
+            from_github_list("1", GAP, &json!({"gap": {"work_items": ["octo-org/demo#15"]}}), Timestamp::UNIX_EPOCH);
+        assert!(forged.is_err());
+        let hooked = Delivery { source: Source::GithubWebhook, ..delivery };
+        assert_eq!(read(&hooked).map(|event| event.subjects.len()), Ok(0));
+    }
+}

@@ -9,11 +9,13 @@
     reason = "each test program uses a part, and failures are told on stderr"
 )]
 
+mod github;
 pub mod payloads;
 mod server;
 mod stub;
 mod wait;
 
+pub use github::{Asked, GitHub};
 pub use server::{SECRET, Server, Undelivered, sign};
 pub use stub::Call;
 pub use wait::{wait_for, wait_until};

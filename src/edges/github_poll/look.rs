@@ -166,7 +166,8 @@ impl Look<'_> {
     }
 
     async fn home(&mut self) -> Result<(), Stop> {
-        let is_known = self.seen.home.is_some() && self.seen.home_at.is_some_and(|at| self.now.duration_since(at) < HOME_FOR);
+        let is_known =
+            self.seen.home.is_some() && self.seen.home_at.is_some_and(|at| self.now.duration_since(at) < HOME_FOR);
         let path = self.base.clone();
         if is_known {
             if let Some(etag) = self.seen.etags.get(&path).cloned() {
@@ -198,7 +199,10 @@ impl Look<'_> {
     }
 
     /// Asks for the changed comments of a collection: them, what is known, and the version once they are dealt with.
-    async fn comments(&mut self, collection: &str) -> Result<(Vec<Value>, Taking, Option<(String, Option<String>)>), Stop> {
+    async fn comments(
+        &mut self,
+        collection: &str,
+    ) -> Result<(Vec<Value>, Taking, Option<(String, Option<String>)>), Stop> {
         let now = self.github_now();
         let known = match collection {
             "issues/comments" => self.seen.comments.clone(),
@@ -245,7 +249,9 @@ impl Look<'_> {
 
     fn tell_comments(&mut self, comments: &[Value], taking: &mut Taking) {
         for changed in taking.take(comments) {
-            let Some(item) = number_at(changed.comment, "issue_url").and_then(|n| self.seen.items.get(&n)) else { continue };
+            let Some(item) = number_at(changed.comment, "issue_url").and_then(|n| self.seen.items.get(&n)) else {
+                continue;
+            };
             let issue = if item.is_pull { trim::as_issue(&item.shown) } else { item.shown.clone() };
             self.tell(When::Then, &Polled::Comment { action: changed.action, issue: &issue, comment: changed.comment });
         }
@@ -378,7 +384,8 @@ impl Look<'_> {
             }
             self.seen.shown.insert(number, version);
         }
-        let listed = |number: &u64| list(&pulls).iter().any(|pull| pull.get("number").and_then(Value::as_u64) == Some(*number));
+        let listed =
+            |number: &u64| list(&pulls).iter().any(|pull| pull.get("number").and_then(Value::as_u64) == Some(*number));
         self.seen.shown.retain(|number, _| listed(number));
         self.asking.dealt_with(&path, etag);
         Ok(())
@@ -411,7 +418,8 @@ impl Look<'_> {
             let is_known = item_reviews.contains(&reviews.page);
             let Got::Fresh(page, etag) = self.asking.may_since(&path, is_known).await? else { break };
             for review in list(&page) {
-                let word = |name: &str| review.get(name).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+                let word =
+                    |name: &str| review.get(name).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
                 let (Some(id), state) = (review.get("id").and_then(Value::as_u64), word("state")) else { continue };
                 if state == "pending" {
                     continue;

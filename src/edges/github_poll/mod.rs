@@ -104,7 +104,8 @@ impl GithubPoll {
                     Some(later(Timestamp::now(), self.settings.interval))
                 }
             };
-            let sleep = next.map_or(UNTOLD, |at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default());
+            let sleep =
+                next.map_or(UNTOLD, |at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default());
             tokio::select! {
                 Some(done) = looks.join_next() => match done {
                     Ok(done) => note(&mut plans, done),
@@ -120,7 +121,11 @@ impl GithubPoll {
     }
 
     /// Begins what is due; gives the time at which more is.
-    async fn begin(&self, plans: &mut BTreeMap<String, Plan>, looks: &mut JoinSet<Done>) -> Result<Option<Timestamp>, Error> {
+    async fn begin(
+        &self,
+        plans: &mut BTreeMap<String, Plan>,
+        looks: &mut JoinSet<Done>,
+    ) -> Result<Option<Timestamp>, Error> {
         let needs = needs::needs(&self.observing.waiting().await?);
         let wanted: BTreeSet<String> = needs.keys().cloned().collect();
         let had = plans.len();
@@ -231,7 +236,8 @@ impl GithubPoll {
         let (settings, name) = (Arc::clone(&self.settings), host.to_owned());
         let made = tokio::task::spawn_blocking(move || {
             let token = clients::github_token(&name, &*settings.variable)?;
-            GithubApi::new(&clients::api_url(&name, &settings.api_url), token).map_err(|error| format!("could not {error}"))
+            GithubApi::new(&clients::api_url(&name, &settings.api_url), token)
+                .map_err(|error| format!("could not {error}"))
         });
         match made.await.unwrap_or_else(|_| Err("looking for a token panicked".into())) {
             Ok(api) => {

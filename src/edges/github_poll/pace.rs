@@ -115,7 +115,8 @@ mod tests {
         // GitHub's clock is 50 s behind ours.
         let skewed = ApiAnswer { date: at(950), ..used_up };
         assert_eq!(until(&skewed), Some(1151));
-        let secondary = ApiAnswer { body: json!({"message": "You have exceeded a secondary rate limit"}), ..refusal(403) };
+        let secondary =
+            ApiAnswer { body: json!({"message": "You have exceeded a secondary rate limit"}), ..refusal(403) };
         assert_eq!(until(&secondary), Some(1060));
         let absurd = ApiAnswer { retry_after: Some(Duration::MAX), ..refusal(429) };
         assert_eq!(until(&absurd), Some(1000 + 7200));

@@ -204,7 +204,8 @@ mod tests {
         let all = questions(&need, &Seen::default(), &none);
         assert_eq!(all, [Question { query: String::new(), old_until: Timestamp::MAX }]);
         let looked = Timestamp::from_second(5).ok();
-        let seen = Seen { runs: BTreeMap::from([("branch=a".into(), Runs::default())]), looked_at: looked, ..Seen::default() };
+        let seen =
+            Seen { runs: BTreeMap::from([("branch=a".into(), Runs::default())]), looked_at: looked, ..Seen::default() };
         assert_eq!(questions(&need, &seen, &none)[0].old_until, Timestamp::from_second(5).expect("time"));
     }
 }
