@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const FLOORS: &[&[&str]] = &[
-    &["domain"],
+    &["domain", "crash_point"],
     &["signing"],
     &["payload", "routing", "retry"],
     &["store", "registry"],
@@ -37,7 +37,7 @@ const QUARANTINE: &[(&str, &[&str])] = &[
     ("subtle", &["signing"]),
     ("pulldown_cmark", &["payload", "routing"]),
     ("tempfile", &["registry", "harness", "cli"]),
-    ("rustix", &["harness", "daemon", "cli", "registry", "config"]),
+    ("rustix", &["harness", "daemon", "cli", "registry", "config", "crash_point"]),
     ("tokio", &["store", "engine", "edges", "daemon", "cli"]),
 ];
 

@@ -13,6 +13,7 @@ mod fit;
 mod gap;
 mod items;
 mod json;
+mod lean;
 mod polled;
 mod pulls;
 mod reading;
