@@ -234,6 +234,7 @@ fn a_backfill_takes_in_what_the_webhook_never_brought() {
     assert_eq!(server.json(&["deliveries", "backfill"])[0]["taken"], 0);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn the_machine_is_kept_awake_while_a_turn_runs() {
     let mut server = Server::new("");

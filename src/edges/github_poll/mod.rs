@@ -36,8 +36,11 @@ use seen::Seen;
 const AT_ONCE: usize = 4;
 /// Where a session was registered and nobody told us, it is found by then.
 const UNTOLD: Duration = Duration::from_secs(300);
-/// Names that something is the matter with all of a host and not with one repository.
+/// What is the matter with a host and not with one repository.
 const NO_TOKEN: &str = "GitHub does not take the token";
+
+/// The same for a host that wants to be left alone for a while.
+const LIMITED: &str = "GitHub's rate limit";
 
 /// What polling goes by.
 pub struct Settings {
@@ -175,6 +178,14 @@ impl GithubPoll {
             trouble: trouble.clone(),
         };
         let host = need.repo.host().to_ascii_lowercase();
+        // A restart is no reason to ask earlier than GitHub said.
+        if let Some((until, why)) = known.and_then(|row| Some((row.next_at?, row.trouble.as_ref()?)))
+            && why.starts_with(LIMITED)
+            && until > now
+            && !self.hosts().contains_key(&host)
+        {
+            self.close(&host, until, why, false);
+        }
         let api = match self.api(&host, now).await {
             Ok(api) => api,
             Err((until, why)) => {
@@ -207,7 +218,7 @@ impl GithubPoll {
                 (next, (!looked.refused.is_empty()).then(|| looked.refused.join("; ")))
             }
             Some(Stop::Limited(until)) => {
-                let why = format!("GitHub's rate limit: {host} wants no request before {until}");
+                let why = format!("{LIMITED}: {host} wants no request before {until}");
                 self.close(host, *until, &why, false);
                 (*until, Some(why))
             }
