@@ -10,9 +10,9 @@
 )]
 
 pub mod desk;
+mod github;
 pub mod model;
 pub mod npm;
-mod github;
 pub mod payloads;
 mod server;
 mod stub;

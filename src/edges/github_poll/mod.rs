@@ -16,6 +16,7 @@ mod stream;
 mod trim;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub struct GithubPoll {
     observing: Observing,
     hosts: Arc<Mutex<BTreeMap<String, Host>>>,
     places: Arc<Semaphore>,
+    /// How many repositories share the rate.
+    repositories: Arc<AtomicU64>,
 }
 
 /// What is known of one host.
@@ -92,7 +95,7 @@ impl GithubPoll {
     /// A poller whose observations go to `observing`.
     pub fn new(settings: Settings, observing: Observing) -> Self {
         let places = Arc::new(Semaphore::new(AT_ONCE));
-        Self { settings: Arc::new(settings), observing, hosts: Arc::default(), places }
+        Self { settings: Arc::new(settings), observing, hosts: Arc::default(), places, repositories: Arc::default() }
     }
 
     /// Looks whenever something is due, for ever. With nobody waiting it sleeps until somebody is.
@@ -136,6 +139,7 @@ impl GithubPoll {
         if plans.len() != had || plans.is_empty() || plans.keys().any(|known| !wanted.contains(known)) {
             self.observing.forget_all_but(wanted).await?;
         }
+        self.repositories.store(needs.len() as u64, Ordering::Relaxed);
         let now = Timestamp::now();
         for (repository, need) in needs {
             let plan = plans.entry(repository.clone()).or_default();
@@ -213,7 +217,9 @@ impl GithubPoll {
         match &looked.stop {
             None => {
                 let interval = self.settings.interval.max(asked.patience);
-                let stretch = asked.rate.as_ref().and_then(|rate| pace::stretch(rate, asked.cost, now));
+                // The others take about as many.
+                let cost = asked.cost.max(1).saturating_mul(self.repositories.load(Ordering::Relaxed).max(1));
+                let stretch = asked.rate.as_ref().and_then(|rate| pace::stretch(rate, cost, now));
                 let next = later(now, interval.max(stretch.unwrap_or_default()));
                 (next, (!looked.refused.is_empty()).then(|| looked.refused.join("; ")))
             }
