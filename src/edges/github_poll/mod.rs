@@ -43,6 +43,9 @@ const NO_TOKEN: &str = "GitHub does not take the token";
 /// The same for a host that wants to be left alone for a while.
 const LIMITED: &str = "GitHub's rate limit";
 
+/// Looks a variable of an environment up.
+pub type Variable = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// What polling goes by.
 pub struct Settings {
     /// How often a repository is looked at, unless GitHub asks for patience.
@@ -52,7 +55,7 @@ pub struct Settings {
     /// The API of github.com.
     pub api_url: String,
     /// The value of a variable of our environment: where tokens are looked for.
-    pub variable: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub variable: Variable,
 }
 
 /// Polls until it is dropped. Cheap to clone.
