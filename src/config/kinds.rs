@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use toml::Value;
 
-use super::settings::OnClosed;
+use super::settings::{KeepAwake, OnClosed};
 use crate::domain::{Size, Span};
 
 /// How a value of type `T` is written in a configuration.
@@ -38,6 +38,8 @@ pub(super) struct Bytes;
 pub(super) struct List;
 /// A list of texts, where a single one needs no brackets.
 pub(super) struct OneOrMore;
+/// `true` or `false`.
+pub(super) struct Truth;
 /// One of a few words.
 pub(super) struct Word;
 
@@ -189,12 +191,43 @@ impl Kind<Vec<String>> for OneOrMore {
     }
 }
 
+impl Kind<bool> for Truth {
+    const SHAPE: &'static str = "true or false";
+
+    fn read(value: &Value) -> Result<bool, String> {
+        value.as_bool().ok_or_else(|| not(Self::SHAPE, value))
+    }
+
+    fn write(value: &bool) -> Option<Value> {
+        Some(Value::Boolean(*value))
+    }
+
+    fn plain(text: &str) -> Value {
+        text.trim().parse().map_or_else(|_| Value::String(text.to_owned()), Value::Boolean)
+    }
+}
+
+impl Kind<KeepAwake> for Word {
+    const SHAPE: &'static str = "\"turns\", \"watches\" or \"never\"";
+
+    fn read(value: &Value) -> Result<KeepAwake, String> {
+        let shape = <Self as Kind<KeepAwake>>::SHAPE;
+        let text = value.as_str().ok_or_else(|| not(shape, value))?;
+        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {shape}"))
+    }
+
+    fn write(value: &KeepAwake) -> Option<Value> {
+        Value::try_from(value).ok()
+    }
+}
+
 impl Kind<OnClosed> for Word {
     const SHAPE: &'static str = "\"close\", \"tell\" or \"keep\"";
 
     fn read(value: &Value) -> Result<OnClosed, String> {
-        let text = value.as_str().ok_or_else(|| not(Self::SHAPE, value))?;
-        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {}", Self::SHAPE))
+        let shape = <Self as Kind<OnClosed>>::SHAPE;
+        let text = value.as_str().ok_or_else(|| not(shape, value))?;
+        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {shape}"))
     }
 
     fn write(value: &OnClosed) -> Option<Value> {

@@ -22,6 +22,7 @@ pub use layers::{Loaded, Origin, load};
 pub use problem::{Error, Place, Problem};
 pub use secrets::secrets;
 pub use settings::{
-    Dispatch, GhWebhook, HarnessDefinition, OnClosed, PromptSettings, Routing, Settings, StoreSettings, Trust,
+    Dispatch, GhWebhook, Github, GithubPoll, HarnessDefinition, KeepAwake, OnClosed, PromptSettings, Routing, Settings,
+    StoreSettings, Trust,
 };
 pub use state_dir::state_dir;

@@ -8,6 +8,7 @@ mod decider;
 mod dispatcher;
 mod explain;
 mod intake;
+mod observing;
 mod router;
 pub mod schedule;
 mod turn_run;
@@ -15,12 +16,14 @@ mod turn_run;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
+pub use crate::store::PollRow;
 pub use decider::Decider;
 pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
 pub use explain::explain;
 pub use intake::Intake;
+pub use observing::{Observing, Waiting};
 pub use router::Router;
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
 
@@ -49,6 +52,42 @@ pub struct Bells {
     pub router: Arc<Notify>,
     /// An inbox, a session or a setting has changed.
     pub dispatcher: Arc<Notify>,
+    /// Sessions may have come or gone.
+    pub observers: Arc<Notify>,
+    /// How many turns run.
+    pub turns: TurnCount,
+}
+
+/// How many turns run now, for whoever has to do something while any does.
+#[derive(Clone)]
+pub struct TurnCount(Arc<watch::Sender<usize>>);
+
+impl Default for TurnCount {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl TurnCount {
+    /// Counts one turn until what is given back is dropped.
+    fn count(&self) -> Counted {
+        self.0.send_modify(|count| *count += 1);
+        Counted(self.clone())
+    }
+
+    /// The number, and every change of it.
+    pub fn watch(&self) -> watch::Receiver<usize> {
+        self.0.subscribe()
+    }
+}
+
+/// A turn that counts.
+struct Counted(TurnCount);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
 }
 
 /// The registry with a view of it that is read anew only where files have changed. Cheap to clone.
@@ -108,6 +147,17 @@ impl SessionsNow<'_> {
     /// One session.
     pub fn get(&self, key: &SessionKey) -> Option<&Session> {
         self.0.view.find(key)
+    }
+
+    /// What open sessions wait for on GitHub.
+    fn open_on_github(&self) -> Vec<Waiting> {
+        let open = self.0.view.sessions().filter(|session| session.is_open() && session.work_item.repo().is_some());
+        open.map(|s| Waiting { item: s.work_item.clone(), since: s.created_at, own: true }).collect()
+    }
+
+    /// Whether any session is open.
+    pub fn any_open(&self) -> bool {
+        self.0.view.sessions().any(Session::is_open)
     }
 
     /// Whether some session file cannot be read.

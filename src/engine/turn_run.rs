@@ -157,7 +157,9 @@ impl TurnRunner {
     /// Waits for a turn's end and records it; `shim` where we are its parent.
     pub(super) fn watch(&self, turn: Turn, shim: Option<std::process::Child>) {
         let this = self.clone();
+        let counted = self.parts.bells.turns.count();
         tokio::spawn(async move {
+            let _counted = counted;
             let dir = turn_dir(&this.parts.state_dir, turn.id);
             let waited = tokio::task::spawn_blocking(move || {
                 let finished = harness::wait(&dir);

@@ -8,7 +8,8 @@ use rusqlite::ErrorCode;
 
 use super::{Access, Db, Error};
 
-const MIGRATIONS: &[&str] = &[r"
+const MIGRATIONS: &[&str] = &[
+    r"
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 
     -- The journal. `seq` is the cursor; (source, id) is the receipt.
@@ -123,7 +124,22 @@ const MIGRATIONS: &[&str] = &[r"
         reason TEXT    NOT NULL,
         hint   TEXT    NOT NULL
     ) STRICT;
-"];
+",
+    r"
+    -- What polling has seen of a repository, beside what it tells people. `state` is the poller's own.
+    CREATE TABLE github_polls (
+        repository TEXT    PRIMARY KEY,
+        state      TEXT    NOT NULL,
+        since      INTEGER NOT NULL,
+        checked_at INTEGER,
+        next_at    INTEGER,
+        trouble    TEXT
+    ) STRICT, WITHOUT ROWID;
+
+    -- What leads to a work item is asked for at every look.
+    CREATE INDEX links_by_target ON links (to_key);
+",
+];
 
 /// Sets the connection up, checks the file and brings it to our version.
 pub(super) fn prepare(db: &Db, path: &Path, access: Access) -> Result<(), Error> {
