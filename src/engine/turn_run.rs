@@ -249,7 +249,7 @@ impl TurnRunner {
         };
         tracing::warn!(session = %session.key(), reason = %attention.reason, "a session needs attention");
         let key = session.key();
-        self.parts.store.write(move |db| db.set_attention(&key, &attention)).await?;
+        self.parts.store.write(move |db| db.set_attention(&key, &attention, Timestamp::now())).await?;
         Ok(None)
     }
 

@@ -5,6 +5,7 @@ use rusqlite::{Row, ToSql, params};
 
 use super::db::{millis, moment};
 use super::{Db, Error};
+use crate::catalogue;
 use crate::domain::{
     Attention, DeliverySeq, NoticeId, SessionKey, Turn, TurnId, TurnOutcome, TurnState, Usage, WorkItem,
 };
@@ -115,6 +116,10 @@ impl Db {
                 self.settle(seq)?;
             }
         }
+        let deliveries = self.delivery_ids_of(turn)?;
+        let started =
+            catalogue::turn_started(turn, &new.work_item, &new.harness, new.attempt, deliveries, new.started_at);
+        self.publish_own(started, new.started_at)?;
         Ok(turn)
     }
 
@@ -158,12 +163,14 @@ impl Db {
         match settlement {
             Settlement::Delivered | Settlement::GiveUp { .. } => self.set_retry(&row.session, None)?,
             Settlement::Retry { at, .. } => self.set_retry(&row.session, Some(*at))?,
-            Settlement::Hold(attention) => self.set_attention(&row.session, attention)?,
+            Settlement::Hold(attention) => self.set_attention(&row.session, attention, now)?,
         }
         for seq in self.deliveries_of(turn)? {
             self.settle(seq)?;
         }
-        Ok(())
+        let times = (row.started_at, now);
+        let ended = catalogue::turn_finished(turn, &row.work_item, &row.harness, row.attempt, outcome, times);
+        self.publish_own(ended, now)
     }
 
     fn settle_notices(&self, turn: TurnId, settlement: &Settlement) -> Result<(), Error> {
