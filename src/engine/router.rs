@@ -71,6 +71,7 @@ impl Router {
             write.done().await?;
         }
         self.bells.dispatcher.notify_one();
+        self.bells.published();
         Ok(count)
     }
 
