@@ -26,6 +26,10 @@ pub(super) trait Kind<T> {
 
 /// Text that is not empty.
 pub(super) struct Text;
+/// Text that may be absent.
+pub(super) struct MaybeText;
+/// True or false.
+pub(super) struct Truth;
 /// A whole number that is not negative.
 pub(super) struct Number;
 /// An amount of money that may be absent.
@@ -67,6 +71,34 @@ impl Kind<String> for Text {
 
     fn write(value: &String) -> Option<Value> {
         Some(Value::String(value.clone()))
+    }
+}
+
+impl Kind<Option<String>> for MaybeText {
+    const SHAPE: &'static str = "a text";
+
+    fn read(value: &Value) -> Result<Option<String>, String> {
+        Text::read(value).map(Some)
+    }
+
+    fn write(value: &Option<String>) -> Option<Value> {
+        value.clone().map(Value::String)
+    }
+}
+
+impl Kind<bool> for Truth {
+    const SHAPE: &'static str = "true or false";
+
+    fn read(value: &Value) -> Result<bool, String> {
+        value.as_bool().ok_or_else(|| not(Self::SHAPE, value))
+    }
+
+    fn write(value: &bool) -> Option<Value> {
+        Some(Value::Boolean(*value))
+    }
+
+    fn plain(text: &str) -> Value {
+        text.trim().parse().map_or_else(|_| Value::String(text.to_owned()), Value::Boolean)
     }
 }
 

@@ -13,6 +13,7 @@ mod problem;
 mod secrets;
 mod settings;
 mod state_dir;
+mod token_tables;
 mod toml_file;
 mod variables;
 
@@ -22,6 +23,6 @@ pub use layers::{Loaded, Origin, load};
 pub use problem::{Error, Place, Problem};
 pub use secrets::secrets;
 pub use settings::{
-    Dispatch, GhWebhook, HarnessDefinition, OnClosed, PromptSettings, Routing, Settings, StoreSettings, Trust,
+    Dispatch, GhWebhook, HarnessDefinition, Mcp, McpToken, OnClosed, PromptSettings, Routing, Settings, StoreSettings, Trust,
 };
 pub use state_dir::state_dir;

@@ -37,8 +37,8 @@ pub struct SubscriptionSettings {
     pub min_ttl: Duration,
     /// What is granted where nothing is asked for.
     pub default_ttl: Duration,
-    /// No lifetime is longer; `None` grants what never ends to those who ask for that.
-    pub max_ttl: Option<Duration>,
+    /// No lifetime is longer, except for those who ask for no end.
+    pub max_ttl: Duration,
     /// How many subscriptions a principal may have.
     pub max_subscriptions: usize,
 }
@@ -183,10 +183,10 @@ impl Subscriptions {
     /// What is granted of a lifetime; `None` is no end.
     fn grant(&self, asked: Lifetime) -> Option<Duration> {
         let s = &self.settings;
-        match (asked, s.max_ttl) {
-            (Lifetime::Endless, max) => max,
-            (Lifetime::Unsaid, max) => Some(max.map_or(s.default_ttl, |max| s.default_ttl.min(max))),
-            (Lifetime::For(ttl), max) => Some(max.map_or(ttl, |max| ttl.min(max)).max(s.min_ttl)),
+        match asked {
+            Lifetime::Endless => None,
+            Lifetime::Unsaid => Some(s.default_ttl.min(s.max_ttl)),
+            Lifetime::For(ttl) => Some(ttl.min(s.max_ttl).max(s.min_ttl)),
         }
     }
 
