@@ -6,6 +6,7 @@ use super::context::Context;
 use super::failure::{Exit, Failure};
 use crate::config;
 use crate::daemon::{self, Start};
+use crate::domain::Secret;
 
 /// `the-loop gh-webhook serve`
 #[derive(Args, Debug)]
@@ -38,11 +39,13 @@ pub(super) fn run(context: &Context, serve: &Serve) -> Result<(), Failure> {
     context.start_log();
     let settings = context.configuration(&serve.flags())?.settings;
     let secrets = config::secrets(&settings.gh_webhook.secret_env, &context.environment)?;
+    let tokens = tokens(context, &settings)?;
     let path = settings.gh_webhook.path.clone();
     let start = Start {
         settings,
         state_dir: context.state_dir()?,
         secrets,
+        tokens,
         environment: std::env::vars_os().collect(),
         drain: serve.drain,
     };
@@ -60,6 +63,31 @@ pub(super) fn run(context: &Context, serve: &Serve) -> Result<(), Failure> {
     }));
     runtime.shutdown_background();
     Ok(ran?)
+}
+
+/// The MCP server's tokens: one for each principal, and no two the same.
+fn tokens(context: &Context, settings: &config::Settings) -> Result<Vec<Secret>, Failure> {
+    let mut tokens: Vec<Secret> = Vec::new();
+    if !settings.mcp.enabled {
+        return Ok(tokens);
+    }
+    for token in &settings.mcp.tokens {
+        let names = std::slice::from_ref(&token.token_env);
+        let found = config::secrets(names, &context.environment).map_err(|error| {
+            Failure::from(error).hint(format!(
+                "make a token for the principal {} and give it to the client: export {}=$(openssl rand -hex 32)",
+                token.principal, token.token_env
+            ))
+        })?;
+        for secret in found {
+            if let Some(other) = tokens.iter().find(|other| other.expose() == secret.expose()) {
+                let what = format!("`{}` and `{}` hold the same token", other.name(), secret.name());
+                return Err(Failure::new(Exit::BadConfig, what).hint("give each principal a token of its own"));
+            }
+            tokens.push(secret);
+        }
+    }
+    Ok(tokens)
 }
 
 impl From<daemon::Error> for Failure {

@@ -26,6 +26,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     let mut running = Vec::new();
     let mut failed = Vec::new();
     let mut outcomes = Vec::new();
+    let mut courier = crate::store::CourierState::default();
     if Db::exists(&state_dir) {
         let db = Db::open(&state_dir, Access::Read)?;
         for turn in db.running_turns()? {
@@ -33,6 +34,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         }
         let filter = DeliveryFilter { outcome: Some(Outcome::Failed), limit: NAMED, ..DeliveryFilter::default() };
         failed = db.list_deliveries(&filter)?;
+        courier = db.courier_state(now)?;
         outcomes = db.count_outcomes(now.checked_sub(HOUR * 24).unwrap_or(Timestamp::MIN))?;
     }
     let none = SessionNews::default();
@@ -49,7 +51,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
             outcomes.iter().map(|(outcome, count)| (outcome.as_str().to_owned(), json!(count))).collect();
         return context.printer.json(&json!({
             "server": server, "sessions": sessions, "waiting": waiting, "running": running, "failed": failed,
-            "last_day": outcomes, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
+            "last_day": outcomes, "courier": courier, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
         }));
     }
     let p = context.printer;
@@ -83,6 +85,12 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     }
     let counts: Vec<_> = outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     p.line(&format!("last day  {}", if counts.is_empty() { "no deliveries".into() } else { counts.join(", ") }))?;
+    if courier.active + courier.suspended > 0 {
+        p.line(&format!(
+            "courier   {} active, {} suspended, {} failing; {} owed",
+            courier.active, courier.suspended, courier.failing, courier.owed
+        ))?;
+    }
     for row in &failed {
         p.line(&format!(
             "failed    {}: {}; again with: the-loop deliveries replay {}",

@@ -6,6 +6,7 @@
 
 mod housekeeping;
 mod lock;
+mod mcp;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+pub use mcp::{principals, run_stdio};
 pub use lock::{Holder, ServerLock, holder, poke};
 
 use crate::config::Settings;
@@ -73,6 +75,12 @@ pub enum Error {
     /// The registry could not be opened.
     #[error(transparent)]
     Registry(#[from] registry::Error),
+    /// Posting to callbacks could not be set up.
+    #[error(transparent)]
+    Poster(#[from] crate::clients::SetUpError),
+    /// The conversation on standard input and output failed.
+    #[error(transparent)]
+    Stdio(#[from] crate::edges::mcp_server::StdioError),
     /// The loop could not start.
     #[error(transparent)]
     Engine(#[from] engine::Error),
@@ -86,6 +94,8 @@ pub struct Start {
     pub state_dir: PathBuf,
     /// The webhook's secrets.
     pub secrets: Vec<Secret>,
+    /// The MCP server's tokens, in the order of the configuration's.
+    pub tokens: Vec<Secret>,
     /// Our environment, from which the turns' are made.
     pub environment: Vec<(OsString, OsString)>,
     /// Whether to wait for running turns before the end.
@@ -119,7 +129,7 @@ pub fn dispatcher_settings(settings: &Settings) -> DispatcherSettings {
 
 /// Runs the server until a signal ends it. `ready` is told the address once deliveries are taken.
 pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
-    let Start { settings, state_dir, secrets, environment, drain } = start;
+    let Start { settings, state_dir, secrets, tokens, environment, drain } = start;
     let lock = ServerLock::take(&state_dir)?;
     let store = Store::open(&state_dir)?;
     let sessions = Sessions::new(Registry::open(&state_dir)?);
@@ -138,8 +148,8 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         sessions: sessions.clone(),
         harnesses,
         settings: Arc::clone(&dispatching),
-        secrets: secrets.clone(),
-        secret_names: settings.gh_webhook.secret_env.clone(),
+        secrets: secrets.iter().chain(&tokens).cloned().collect(),
+        secret_names: secret_names(&settings),
         environment,
         bells: bells.clone(),
     });
@@ -150,7 +160,7 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
 
     let stop = CancellationToken::new();
     watch_signals(stop.clone(), bells.clone())?;
-    let tasks = [
+    let mut tasks = vec![
         tokio::spawn(router.run()),
         tokio::spawn(dispatcher.run()),
         tokio::spawn(housekeeping::run(store.clone(), state_dir.clone(), settings.store.clone())),
@@ -162,7 +172,12 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         max_in_flight: settings.gh_webhook.max_in_flight.0,
         read_timeout: settings.gh_webhook.read_timeout.0,
     };
-    let app = github_webhook::routes(webhook, Intake::new(store.clone(), bells));
+    let mut app = github_webhook::routes(webhook, Intake::new(store.clone(), bells.clone()));
+    if settings.mcp.enabled {
+        let (routes, more) = mcp::start(&settings, tokens, &store, &bells, &stop).await?;
+        app = app.merge(routes);
+        tasks.extend(more);
+    }
     ready(local);
     listener::serve(bound, app, settings.gh_webhook.max_connections, stop).await;
 
@@ -176,6 +191,12 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     store.close().await;
     drop(lock);
     Ok(())
+}
+
+/// Every variable that holds a secret, or may: no child sees them, whether they are used now or not.
+fn secret_names(settings: &Settings) -> Vec<String> {
+    let tokens = settings.mcp.tokens.iter().map(|token| &token.token_env);
+    settings.gh_webhook.secret_env.iter().chain(tokens).cloned().collect()
 }
 
 /// Ends with the last running turn.
@@ -206,6 +227,7 @@ fn watch_signals(stop: CancellationToken, bells: Bells) -> Result<(), Error> {
                 _ = poked.recv() => {
                     bells.router.notify_one();
                     bells.dispatcher.notify_one();
+                    bells.published();
                 }
             }
         }
