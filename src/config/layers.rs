@@ -277,8 +277,7 @@ impl Layers {
         let neighbours = || {
             let mut keys = self.origins.iter();
             let listed = key.starts_with("harness.") || key.starts_with("mcp.tokens.");
-            keys.find(|(name, _)| listed && format!("{name}.").starts_with(&table))
-                .map(|(_, place)| place)
+            keys.find(|(name, _)| listed && format!("{name}.").starts_with(&table)).map(|(_, place)| place)
         };
         let set = self.origins.get(key).or_else(|| other.and_then(|other| self.origins.get(other)));
         set.or_else(neighbours).cloned().unwrap_or(Place::Default)

@@ -17,8 +17,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-pub use mcp::{principals, run_stdio};
 pub use lock::{Holder, ServerLock, holder, poke};
+pub use mcp::{principals, run_stdio};
 
 use crate::config::Settings;
 use crate::domain::Secret;

@@ -204,9 +204,11 @@ impl Subscriptions {
         let message = format!("msg_verification_{}", Uuid::new_v4().simple());
         let secrets = std::slice::from_ref(&request.secret);
         let headers = signed_headers(secrets, &message, Timestamp::now(), &body, id);
-        let posted = self.poster.post(callback, &headers, body).await.map_err(|error| {
-            SubscribeError::Unproven(post_error(error))
-        })?;
+        let posted = self
+            .poster
+            .post(callback, &headers, body)
+            .await
+            .map_err(|error| SubscribeError::Unproven(post_error(error)))?;
         let echoed = || {
             let answer: Value = serde_json::from_slice(&posted.body).ok()?;
             Some(signing::same(answer.get("challenge")?.as_str()?.as_bytes(), challenge.as_bytes()))

@@ -8,7 +8,8 @@ use rusqlite::ErrorCode;
 
 use super::{Access, Db, Error};
 
-const MIGRATIONS: &[&str] = &[r"
+const MIGRATIONS: &[&str] = &[
+    r"
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 
     -- The journal. `seq` is the cursor; (source, id) is the receipt.
@@ -122,7 +123,7 @@ const MIGRATIONS: &[&str] = &[r"
         hint   TEXT    NOT NULL
     ) STRICT;
 ",
-r"
+    r"
     -- What others may watch, written with the decision (or the turn) that made it: in the order of commits, so that
     -- `place` is a cursor that never skips. `seq` is the delivery; what is of our own has none.
     CREATE TABLE occurrences (
@@ -203,7 +204,8 @@ r"
         until     INTEGER NOT NULL,
         PRIMARY KEY (principal, url)
     ) STRICT, WITHOUT ROWID;
-"];
+",
+];
 
 /// Sets the connection up, checks the file and brings it to our version.
 pub(super) fn prepare(db: &Db, path: &Path, access: Access) -> Result<(), Error> {
