@@ -135,7 +135,8 @@ impl Subscriptions {
         let callback = Callback::check(&request.url, &self.settings.exceptions)?;
         let id = subscription_id(&request.principal.name, &request.url, request.kind.name(), &request.arguments);
         self.prove(&request, &callback, &id).await?;
-        let now = Timestamp::now();
+        // The store keeps milliseconds, and no more is promised.
+        let now = Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_else(|_| Timestamp::now());
         let expires_at = self.grant(request.lifetime).and_then(|ttl| now.checked_add(ttl).ok());
         let new = Subscribe {
             id: id.clone(),

@@ -39,6 +39,12 @@ pub(super) async fn http(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let Ok(bytes) = to_bytes(body, MAX_BODY).await else { return StatusCode::PAYLOAD_TOO_LARGE.into_response() };
     let called = serde_json::from_slice::<Called>(&bytes).ok();
+    // White space around a header's value is none of it (RFC 9110, 5.5).
+    if let Some(name) =
+        parts.headers.get(NAME).and_then(|value| HeaderValue::from_str(value.to_str().ok()?.trim()).ok())
+    {
+        parts.headers.insert(NAME, name);
+    }
     // Clients that do not send the name of a tool in a header are served all the same; a wrong one is refused.
     if let Some(Called { method: Some(method), params: Named { name: Some(name) } }) = &called
         && method == "tools/call"
