@@ -21,7 +21,7 @@ pub use lock::{Holder, ServerLock, holder, poke};
 pub use mcp::{principals, run_stdio};
 
 use crate::config::Settings;
-use crate::domain::Secret;
+use crate::domain::{Secret, TurnId};
 use crate::edges::{github_webhook, listener};
 use crate::engine::{Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts};
 use crate::harness::{Harnesses, Limits};
@@ -130,8 +130,13 @@ pub fn dispatcher_settings(settings: &Settings) -> DispatcherSettings {
 /// Runs the server until a signal ends it. `ready` is told the address once deliveries are taken.
 pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
     let Start { settings, state_dir, secrets, tokens, environment, drain } = start;
+    // Before the lock names us: a command that pokes a server which cannot hear it yet would end it.
+    let (bells, stop, force) = (Bells::default(), CancellationToken::new(), CancellationToken::new());
+    watch_signals(stop.clone(), force.clone(), bells.clone())?;
     let lock = ServerLock::take(&state_dir)?;
     let store = Store::open(&state_dir)?;
+    let last = last_turn_dir(&state_dir);
+    store.write(move |db| db.number_turns_above(last)).await?;
     let sessions = Sessions::new(Registry::open(&state_dir)?);
     let harnesses = Harnesses::new(&settings.harness)?;
     let address = format!("{}:{}", bracketed(&settings.gh_webhook.host), settings.gh_webhook.port);
@@ -139,7 +144,6 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let local = bound.local_addr().map_err(|source| Error::Bind { address: "the socket".into(), source })?;
     lock.note(&Holder::now(Some(format!("http://{local}{}", settings.gh_webhook.path))))?;
 
-    let bells = Bells::default();
     let dispatching = Arc::new(dispatcher_settings(&settings));
     let runner = TurnRunner::new(TurnRunnerParts {
         state_dir: state_dir.clone(),
@@ -158,8 +162,6 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let dispatcher = Dispatcher::new(store.clone(), sessions, dispatching, bells.clone(), runner);
     dispatcher.recover().await?;
 
-    let stop = CancellationToken::new();
-    watch_signals(stop.clone(), bells.clone())?;
     let mut tasks = vec![
         tokio::spawn(router.run()),
         tokio::spawn(dispatcher.run()),
@@ -182,11 +184,12 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     listener::serve(bound, app, settings.gh_webhook.max_connections, stop).await;
 
     tracing::info!("stopping; running turns go on and the next server takes them over");
-    if drain {
-        wait_for_turns(&store).await?;
-    }
+    // No new turns from here on; those that run are watched by tasks of their own.
     for task in &tasks {
         task.abort();
+    }
+    if drain {
+        wait_for_turns(&store, &force).await?;
     }
     store.close().await;
     drop(lock);
@@ -200,7 +203,7 @@ fn secret_names(settings: &Settings) -> Vec<String> {
 }
 
 /// Ends with the last running turn.
-async fn wait_for_turns(store: &Store) -> Result<(), Error> {
+async fn wait_for_turns(store: &Store, force: &CancellationToken) -> Result<(), Error> {
     loop {
         let running = engine::running(store).await?;
         if running.is_empty() {
@@ -209,30 +212,42 @@ async fn wait_for_turns(store: &Store) -> Result<(), Error> {
         tracing::info!(turns = running.len(), "waiting for running turns; a second signal ends the wait");
         tokio::select! {
             () = tokio::time::sleep(std::time::Duration::from_millis(500)) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(()),
+            () = force.cancelled() => return Ok(()),
         }
     }
 }
 
-/// SIGTERM and Ctrl-C stop the server; SIGUSR1 says that a command has changed something.
-fn watch_signals(stop: CancellationToken, bells: Bells) -> Result<(), Error> {
+/// SIGTERM and Ctrl-C stop the server, a second one ends its waiting for turns; SIGUSR1 says that a command has changed
+/// something.
+fn watch_signals(stop: CancellationToken, force: CancellationToken, bells: Bells) -> Result<(), Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
     let mut poked = signal(SignalKind::user_defined1()).map_err(Error::Signals)?;
     tokio::spawn(async move {
         loop {
             tokio::select! {
-                _ = terminate.recv() => break stop.cancel(),
-                _ = interrupt.recv() => break stop.cancel(),
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
                 _ = poked.recv() => {
                     bells.router.notify_one();
                     bells.dispatcher.notify_one();
                     bells.published();
+                    continue;
                 }
             }
+            if stop.is_cancelled() {
+                force.cancel();
+            }
+            stop.cancel();
         }
     });
     Ok(())
+}
+
+/// The highest number of a turn that has files.
+fn last_turn_dir(state_dir: &Path) -> TurnId {
+    let entries = std::fs::read_dir(state_dir.join("turns")).into_iter().flatten().flatten();
+    TurnId(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).max().unwrap_or(0))
 }
 
 /// An upgrade replaces the file under the running program; the kernel then adds a mark to its name, and the new file is

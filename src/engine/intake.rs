@@ -9,6 +9,7 @@ use crate::domain::{Delivery, Receipt};
 use crate::store::{self, Accepting, Refused, Store};
 
 use super::{Bells, Error};
+use crate::crash_point;
 
 /// Bodies above this are compressed off the async threads.
 const LARGE: usize = 256 << 10;
@@ -38,6 +39,7 @@ impl Intake {
             Accepting::new(delivery)?
         };
         let receipt = self.store.write(move |db| db.accept(&accepting)).await?;
+        crash_point::reached("after-accept-commit");
         match receipt {
             Receipt::Accepted(_) => self.bells.router.notify_one(),
             Receipt::Requeued(_) => self.bells.dispatcher.notify_one(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::crash_point;
 use crate::domain::{Decision, DeliverySeq, Event, Session, SessionKey, SessionStatus};
 use crate::payload;
 use crate::routing::{self, Rules};
@@ -18,6 +19,9 @@ const BATCH: usize = 128;
 const BATCH_BYTES: u64 = 32 << 20;
 /// The wait after the store failed: it may be full, and somebody may be making room.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// No sleep is longer.
+const LONGEST_SLEEP: Duration = Duration::from_secs(300);
 
 /// The router's parts.
 #[derive(Clone)]
@@ -38,7 +42,8 @@ impl Router {
     pub async fn run(self) {
         loop {
             match self.step().await {
-                Ok(0) => self.bells.router.notified().await,
+                // The bell tells; the time is for what happened where no bell could be rung.
+                Ok(0) => drop(tokio::time::timeout(LONGEST_SLEEP, self.bells.router.notified()).await),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(error = %crate::domain::chain(&error), "could not decide deliveries; trying again");
@@ -70,12 +75,17 @@ impl Router {
                 Err(reason) => db.record_unreadable(seq, &reason),
             })?);
         }
+        let mut failed = None;
         for write in writes {
-            write.done().await?;
+            if let Err(error) = write.done().await {
+                failed = failed.or(Some(error));
+            }
         }
+        crash_point::reached("after-decision-commit");
+        // Also where one of them failed: the others are in their inboxes.
         self.bells.dispatcher.notify_one();
         self.bells.published();
-        Ok(count)
+        failed.map_or(Ok(count), |error| Err(error.into()))
     }
 
     /// Decides one delivery and makes it true. Runs on the writer, so that it sees every link learned before.
@@ -83,15 +93,24 @@ impl Router {
         let decision = {
             let links = LinksInStore::new(db);
             let sessions = self.sessions.seen();
-            let decision = routing::route(event, &self.rules, &links, &sessions);
+            let routed = || routing::route(event, &self.rules, &links, &sessions);
+            // As in reading: a defect that one delivery brings to light must not stop all others.
+            let decision = std::panic::catch_unwind(std::panic::AssertUnwindSafe(routed));
             links.finish()?;
-            decision
+            match decision {
+                Ok(decision) => decision,
+                Err(_) => {
+                    let why = "cannot be decided: deciding it panicked; please report this delivery";
+                    return db.record_unreadable(seq, why);
+                }
+            }
         };
         // Session files first: closing is idempotent, so a crash before the commit only decides again.
         for key in &decision.closes {
             self.close(db, key, event)?;
         }
         self.note_repository(event, &decision)?;
+        crash_point::reached("after-session-file");
         db.record_decision(seq, event, &decision, Timestamp::now())?;
         tracing::info!(seq = seq.0, event = %event.title(), outcome = %decision.outcome, reason = ?decision.reason, "decided");
         Ok(())
@@ -151,6 +170,10 @@ fn unreadable(error: Error) -> crate::store::Error {
 /// to stop deciding all others.
 fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>) {
     let Undecided { seq, delivery } = undecided;
+    let delivery = match delivery {
+        Ok(delivery) => delivery,
+        Err(error) => return (seq, Err(format!("cannot be read: failed to {}", crate::domain::chain(&error)))),
+    };
     let event = match std::panic::catch_unwind(|| payload::read(&delivery)) {
         Ok(Ok(event)) => Ok(event),
         Ok(Err(error)) => Err(format!("cannot be read: {error}")),

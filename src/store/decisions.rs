@@ -125,14 +125,32 @@ impl Db {
                  WHERE session = ?1 AND fingerprint = ?2",
                 params![session.0, event.fingerprint, seq.0],
             )?;
-            return Ok(());
+            return self.hand_over(first, seq);
         }
-        let delivery = self.delivery_row(first)?.map_or_else(|| first.to_string(), |row| row.delivery);
+        let delivery = self.name_of(first)?;
         self.execute(
             "record a decision",
             "UPDATE deliveries SET outcome = 'filtered', reason = ?2 WHERE seq = ?1",
             params![seq.0, format!("{session} has this happening already, from delivery {delivery}")],
         )
         .map(|_| ())
+    }
+
+    /// A notice of `from` is `to`'s now. Where it was the last, `from` has failed no longer: it is told by another.
+    fn hand_over(&self, from: DeliverySeq, to: DeliverySeq) -> Result<(), Error> {
+        if from == to || !self.notices_of(from)?.is_empty() {
+            return self.settle(from);
+        }
+        let delivery = self.name_of(to)?;
+        self.execute(
+            "record a decision",
+            "UPDATE deliveries SET outcome = 'filtered', reason = ?2 WHERE seq = ?1",
+            params![from.0, format!("delivery {delivery} brought the same happening, and is told instead")],
+        )
+        .map(|_| ())
+    }
+
+    fn name_of(&self, seq: DeliverySeq) -> Result<String, Error> {
+        Ok(self.delivery_row(seq)?.map_or_else(|| seq.to_string(), |row| row.delivery))
     }
 }

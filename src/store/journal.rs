@@ -26,8 +26,8 @@ impl Accepting {
 pub struct Undecided {
     /// Its place in the journal.
     pub seq: DeliverySeq,
-    /// What was handed to us.
-    pub delivery: Delivery,
+    /// What was handed to us; or why that cannot be read back, which must not keep others from their decisions.
+    pub delivery: Result<Delivery, Error>,
 }
 
 /// Which deliveries to list.
@@ -146,8 +146,11 @@ impl Db {
                 break;
             }
             let seq = DeliverySeq(seq);
-            let delivery =
-                self.delivery(seq)?.ok_or_else(|| Error::content("delivery", "an undecided one has no body"))?;
+            let delivery = match self.delivery(seq) {
+                Ok(delivery) => delivery.ok_or_else(|| Error::content("delivery", "an undecided one has no body")),
+                Err(error @ Error::Content { .. }) => Err(error),
+                Err(error) => return Err(error),
+            };
             found.push(Undecided { seq, delivery });
         }
         Ok(found)

@@ -128,6 +128,19 @@ impl Db {
         Ok(turn)
     }
 
+    /// Makes sure that new turns have numbers above `last`, as where an older or a new database meets the files of turns
+    /// that it does not know.
+    pub fn number_turns_above(&self, last: TurnId) -> Result<(), Error> {
+        self.execute(
+            "number turns",
+            "INSERT INTO sqlite_sequence (name, seq) SELECT 'turns', 0
+             WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'turns')",
+            (),
+        )?;
+        self.execute("number turns", "UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'turns'", [last.0])
+            .map(|_| ())
+    }
+
     /// Records how a turn ended and what becomes of its notices, in one transaction.
     pub fn finish_turn(
         &self,

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::checkpoint::Checkpoints;
 use super::{Db, Error};
+use crate::crash_point;
 
 /// How many callers' work may share one commit. A bound keeps the time from first to last answer short.
 const GROUP: usize = 256;
@@ -28,7 +29,11 @@ struct Call<T, F> {
 
 impl<T: Send, F: FnOnce(&Db) -> Result<T, Error> + Send> Work for Call<T, F> {
     fn run(&mut self, db: &Db) -> bool {
-        self.result = self.work.take().map(|work| work(db));
+        // The writer outlives a defect in one caller's work, as everybody else's writes depend on it.
+        self.result = self.work.take().map(|work| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(db)))
+                .unwrap_or_else(|_| Err(Error::Commit("what was to be written panicked, which is a defect".into())))
+        });
         matches!(self.result, Some(Ok(_)))
     }
 
@@ -123,7 +128,10 @@ fn commit(db: &Db, group: &mut [Box<dyn Work>]) -> Result<(), String> {
             }
             sql(if done { "RELEASE work" } else { "ROLLBACK TO work; RELEASE work" })?;
         }
-        sql("COMMIT")
+        crash_point::reached("before-commit");
+        sql("COMMIT")?;
+        crash_point::reached("after-commit");
+        Ok(())
     });
     if outcome.is_err() && !db.connection.is_autocommit() && sql("ROLLBACK").is_err() {
         tracing::error!("a failed transaction could not be undone");
@@ -147,6 +155,9 @@ mod tests {
         };
         let (a, b, c) = tokio::join!(insert("a", false), insert("b", true), insert("c", false));
         assert!(a.is_ok() && b.is_err() && c.is_ok());
+        let panicked = store.write(|_| -> Result<(), Error> { panic!("on purpose") }).await;
+        assert!(panicked.is_err_and(|error| error.to_string().contains("defect")));
+        store.write(|_| Ok(())).await.expect("the writer lives on");
         store.close().await;
         let db = Db::open(dir.path(), Access::Read).expect("reopen");
         let keys = db

@@ -9,6 +9,8 @@
     reason = "each test program uses a part, and failures are told on stderr"
 )]
 
+pub mod desk;
+pub mod model;
 pub mod npm;
 pub mod payloads;
 mod server;
