@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | 0 | [`domain`]: the nouns and their legal states; [`crash_point`]: where tests make the server die |
 //! | 1 | [`signing`]: who sent these bytes |
-//! | 2 | [`payload`]: bytes to events; [`routing`]: events to decisions and prompts; [`retry`]: when to try again |
+//! | 2 | [`payload`]: bytes to events; [`catalogue`]: events to what others may watch; [`routing`]: events to decisions and prompts; [`retry`]: when to try again |
 //! | 3 | [`store`]: SQLite; [`registry`]: sessions as files |
 //! | 4 | [`harness`]: agent programs; [`clients`]: calling out |
 //! | 5 | [`engine`]: intake, router, dispatcher |
@@ -15,6 +15,7 @@
 //! | 8 | [`daemon`]: compose, start, recover, stop |
 //! | 9 | [`cli`] |
 
+pub mod catalogue;
 pub mod cli;
 pub mod clients;
 pub mod config;

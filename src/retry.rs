@@ -53,7 +53,7 @@ pub fn next(policy: &Policy, attempt: u32, failure: &Failure, now: Timestamp, ji
 }
 
 /// Doubles from the first backoff up to the cap; jitter takes off up to a quarter, so that sessions spread out.
-fn backoff(policy: &Policy, attempt: u32, jitter: f64) -> Duration {
+pub fn backoff(policy: &Policy, attempt: u32, jitter: f64) -> Duration {
     let doubled = policy.backoff.saturating_mul(1 << attempt.saturating_sub(1).min(20)).min(policy.max_backoff);
     doubled.mul_f64(1.0 - 0.25 * jitter.clamp(0.0, 1.0))
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::{config, deliveries, demo, doctor, gh_webhook, serve, sessions, turns};
+use super::{config, deliveries, demo, doctor, gh_webhook, mcp, serve, sessions, subscriptions, turns};
 
 /// Wakes a waiting coding agent when GitHub has news for it.
 #[derive(Parser, Debug)]
@@ -58,6 +58,12 @@ pub(super) enum Command {
     /// What was run, with what result
     #[command(subcommand)]
     Turns(turns::Command),
+    /// The events that others may watch, by the Model Context Protocol
+    #[command(subcommand)]
+    Mcp(mcp::Command),
+    /// Who is posted what, and how the posting fares
+    #[command(subcommand)]
+    Subscriptions(subscriptions::Command),
     /// Everything on one screen
     Status(Json),
     /// What is wrong with this set-up, and how to mend it

@@ -12,6 +12,7 @@ mod explain;
 pub mod failure;
 mod gh_webhook;
 mod links;
+mod mcp;
 mod poke;
 pub mod printer;
 mod samples;
@@ -20,6 +21,7 @@ mod session_news;
 mod session_register;
 mod sessions;
 mod status;
+mod subscriptions;
 mod turns;
 
 use std::process::ExitCode;
@@ -53,6 +55,8 @@ pub fn main() -> ExitCode {
         Command::GhWebhook(command) => gh_webhook::run(&context, command),
         Command::Deliveries(command) => deliveries::run(&context, command),
         Command::Turns(command) => turns::run(&context, command),
+        Command::Mcp(command) => mcp::run(&context, &command),
+        Command::Subscriptions(command) => subscriptions::run(&context, command),
         Command::Status(json) => status::run(&context, json),
         Command::Doctor(args) => doctor::run(&context, &args),
         Command::Demo(demo) => demo::run(&context, &demo),

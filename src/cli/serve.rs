@@ -62,10 +62,12 @@ pub(super) fn all(context: &Context, serve: &Serve) -> Result<(), Failure> {
 }
 
 fn run(context: &Context, serve: &Serve, settings: Settings, secrets: Vec<Secret>, path: &str) -> Result<(), Failure> {
+    let tokens = tokens(context, &settings)?;
     let start = Start {
         settings,
         state_dir: context.state_dir()?,
         secrets,
+        tokens,
         environment: std::env::vars_os().collect(),
         drain: serve.drain,
     };
@@ -83,6 +85,31 @@ fn run(context: &Context, serve: &Serve, settings: Settings, secrets: Vec<Secret
     }));
     runtime.shutdown_background();
     Ok(ran?)
+}
+
+/// The MCP server's tokens: one for each principal, and no two the same.
+fn tokens(context: &Context, settings: &config::Settings) -> Result<Vec<Secret>, Failure> {
+    let mut tokens: Vec<Secret> = Vec::new();
+    if !settings.mcp.enabled {
+        return Ok(tokens);
+    }
+    for token in &settings.mcp.tokens {
+        let names = std::slice::from_ref(&token.token_env);
+        let found = config::secrets(names, &context.environment).map_err(|error| {
+            Failure::from(error).hint(format!(
+                "make a token for the principal {} and give it to the client: export {}=$(openssl rand -hex 32)",
+                token.principal, token.token_env
+            ))
+        })?;
+        for secret in found {
+            if let Some(other) = tokens.iter().find(|other| other.expose() == secret.expose()) {
+                let what = format!("`{}` and `{}` hold the same token", other.name(), secret.name());
+                return Err(Failure::new(Exit::BadConfig, what).hint("give each principal a token of its own"));
+            }
+            tokens.push(secret);
+        }
+    }
+    Ok(tokens)
 }
 
 impl From<daemon::Error> for Failure {

@@ -40,6 +40,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     let mut failed = Vec::new();
     let mut outcomes = Vec::new();
     let mut polls = Vec::new();
+    let mut courier = crate::store::CourierState::default();
     if Db::exists(&state_dir) {
         let db = Db::open(&state_dir, Access::Read)?;
         for turn in db.running_turns()? {
@@ -48,6 +49,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         let filter = DeliveryFilter { outcome: Some(Outcome::Failed), limit: NAMED, ..DeliveryFilter::default() };
         failed = db.list_deliveries(&filter)?;
         polls = db.polls()?;
+        courier = db.courier_state(now)?;
         outcomes = db.count_outcomes(now.checked_sub(HOUR * 24).unwrap_or(Timestamp::MIN))?;
     }
     let none = SessionNews::default();
@@ -74,7 +76,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         return context.printer.json(&json!({
             "polling": polls,
             "server": server, "sessions": sessions, "waiting": waiting, "running": running, "failed": failed,
-            "last_day": outcomes, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
+            "last_day": outcomes, "courier": courier, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
         }));
     }
     let p = context.printer;
@@ -111,6 +113,12 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     }
     let counts: Vec<_> = outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     p.line(&format!("last day  {}", if counts.is_empty() { "no deliveries".into() } else { counts.join(", ") }))?;
+    if courier.active + courier.suspended > 0 {
+        p.line(&format!(
+            "courier   {} active, {} suspended, {} failing; {} owed",
+            courier.active, courier.suspended, courier.failing, courier.owed
+        ))?;
+    }
     for row in &failed {
         p.line(&format!(
             "failed    {}: {}; again with: the-loop deliveries replay {}",

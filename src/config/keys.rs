@@ -2,8 +2,8 @@
 
 use toml::Value;
 
-use super::kinds::{Bytes, Duration, Kind, List, Money, Number, OneOrMore, Text, Truth, Word};
-use super::{harness_tables, settings::Settings};
+use super::kinds::{Bytes, Duration, Kind, List, MaybeText, Money, Number, OneOrMore, Text, Truth, Word};
+use super::{harness_tables, settings::Settings, token_tables};
 
 /// One key.
 pub(super) struct Key {
@@ -81,14 +81,27 @@ pub(super) const KEYS: &[Key] = &[
     key!(dispatch.max_cost_per_day_usd: Option<f64> as Money),
     key!(dispatch.max_session_cost_per_day_usd: Option<f64> as Money),
     key!(dispatch.keep_awake: KeepAwake as Word),
+    key!(mcp.enabled: bool as Truth),
+    key!(mcp.public_url: Option<String> as MaybeText),
+    key!(mcp.oauth_issuer: Option<String> as MaybeText),
+    key!(mcp.allow_callbacks: Texts as List),
+    key!(mcp.retry_backoff: Span as Duration),
+    key!(mcp.max_retry_backoff: Span as Duration),
+    key!(mcp.max_attempts: u32 as Number),
+    key!(mcp.min_ttl: Span as Duration),
+    key!(mcp.default_ttl: Span as Duration),
+    key!(mcp.max_ttl: Span as Duration),
+    key!(mcp.max_subscriptions: usize as Number),
+    key!(mcp.max_streams: usize as Number),
     key!(store.keep_for: Span as Duration),
     key!(store.keep_bodies: Size as Bytes),
 ];
 
-/// The dotted names of all keys; those of a harness are `harness.NAME.KEY`.
+/// The dotted names of all keys; those of a harness are `harness.NAME.KEY`, those of a token `mcp.tokens.N.KEY`.
 pub fn key_names() -> impl Iterator<Item = String> {
     let harness = harness_tables::keys().iter().map(|key| format!("harness.NAME.{key}"));
-    KEYS.iter().map(|key| key.name.to_owned()).chain(harness)
+    let tokens = token_tables::KEYS.iter().map(|key| format!("mcp.tokens.N.{key}"));
+    KEYS.iter().map(|key| key.name.to_owned()).chain(tokens).chain(harness)
 }
 
 /// The variable that sets a key.

@@ -26,6 +26,10 @@ pub(super) trait Kind<T> {
 
 /// Text that is not empty.
 pub(super) struct Text;
+/// Text that may be absent.
+pub(super) struct MaybeText;
+/// True or false.
+pub(super) struct Truth;
 /// A whole number that is not negative.
 pub(super) struct Number;
 /// An amount of money that may be absent.
@@ -38,8 +42,6 @@ pub(super) struct Bytes;
 pub(super) struct List;
 /// A list of texts, where a single one needs no brackets.
 pub(super) struct OneOrMore;
-/// `true` or `false`.
-pub(super) struct Truth;
 /// One of a few words.
 pub(super) struct Word;
 
@@ -69,6 +71,34 @@ impl Kind<String> for Text {
 
     fn write(value: &String) -> Option<Value> {
         Some(Value::String(value.clone()))
+    }
+}
+
+impl Kind<Option<String>> for MaybeText {
+    const SHAPE: &'static str = "a text";
+
+    fn read(value: &Value) -> Result<Option<String>, String> {
+        Text::read(value).map(Some)
+    }
+
+    fn write(value: &Option<String>) -> Option<Value> {
+        value.clone().map(Value::String)
+    }
+}
+
+impl Kind<bool> for Truth {
+    const SHAPE: &'static str = "true or false";
+
+    fn read(value: &Value) -> Result<bool, String> {
+        value.as_bool().ok_or_else(|| not(Self::SHAPE, value))
+    }
+
+    fn write(value: &bool) -> Option<Value> {
+        Some(Value::Boolean(*value))
+    }
+
+    fn plain(text: &str) -> Value {
+        text.trim().parse().map_or_else(|_| Value::String(text.to_owned()), Value::Boolean)
     }
 }
 
@@ -188,22 +218,6 @@ impl Kind<Vec<String>> for OneOrMore {
 
     fn plain(text: &str) -> Value {
         List::plain(text)
-    }
-}
-
-impl Kind<bool> for Truth {
-    const SHAPE: &'static str = "true or false";
-
-    fn read(value: &Value) -> Result<bool, String> {
-        value.as_bool().ok_or_else(|| not(Self::SHAPE, value))
-    }
-
-    fn write(value: &bool) -> Option<Value> {
-        Some(Value::Boolean(*value))
-    }
-
-    fn plain(text: &str) -> Value {
-        text.trim().parse().map_or_else(|_| Value::String(text.to_owned()), Value::Boolean)
     }
 }
 

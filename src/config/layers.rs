@@ -11,7 +11,7 @@ use super::problem::{Error, Place, Problem};
 use super::settings::Settings;
 use super::toml_file::{self, Written};
 use super::variables::{harness_of, is_harness_name, unknown_variables};
-use super::{Environment, check, harness_tables};
+use super::{Environment, check, harness_tables, token_tables};
 
 /// Keys by which people try to put a secret itself into the file.
 const SECRET_KEYS: &[&str] = &["secret", "secrets", "webhook_secret", "token", "password"];
@@ -39,6 +39,13 @@ impl Loaded {
         let origin = |name: &str| self.origins.get(name).cloned().unwrap_or(Place::Default);
         let mut entries: Vec<_> =
             KEYS.iter().map(|key| (key.name.to_owned(), (key.get)(&self.settings), origin(key.name))).collect();
+        for (number, token) in self.settings.mcp.tokens.iter().enumerate() {
+            for (key, value) in token_tables::entries(token) {
+                let name = format!("mcp.tokens.{number}.{key}");
+                let origin = origin(&name);
+                entries.push((name, Some(value), origin));
+            }
+        }
         for (harness, definition) in &self.settings.harness {
             for (key, mut value) in harness_tables::table(definition) {
                 if let ("env", Value::Table(variables)) = (key.as_str(), &mut value) {
@@ -99,6 +106,7 @@ fn read_file(
 fn is_section(path: &[String]) -> bool {
     match path {
         [section] => section == "harness" || sections().any(|known| known == section),
+        [section, list] if section == "mcp" && list == "tokens" => true,
         [section, _] => section == "harness",
         _ => false,
     }
@@ -143,6 +151,10 @@ impl Layers {
             ["harness", harness] if value.is_table() => {
                 self.settings.harness.entry(harness.to_owned()).or_default();
                 self.origins.insert(name, place);
+            }
+            ["mcp", "tokens", number, key] => self.set_token(number, key, &value, place),
+            ["mcp", "tokens"] => {
+                self.problem(place, "`mcp.tokens` is a list of tables".into(), Some("write [[mcp.tokens]]".into()));
             }
             ["harness"] | ["harness", _] => {
                 self.problem(place, format!("`{name}` is a table"), Some("write [harness.NAME]".into()));
@@ -225,6 +237,29 @@ impl Layers {
         }
     }
 
+    fn set_token(&mut self, number: &str, key: &str, value: &Value, place: Place) {
+        let name = format!("mcp.tokens.{number}.{key}");
+        let tokens = &mut self.settings.mcp.tokens;
+        let Ok(index) = number.parse::<usize>() else { return };
+        if tokens.len() <= index {
+            tokens.resize_with(index + 1, Default::default);
+        }
+        let Some(token) = tokens.get_mut(index) else { return };
+        match token_tables::set(token, key, value) {
+            Some(Ok(())) => drop(self.origins.insert(name, place)),
+            Some(Err(why)) => self.problem(place, format!("`mcp.tokens.{key}` {why}"), None),
+            None if SECRET_KEYS.contains(&key) => self.problem(
+                place,
+                format!("`mcp.tokens.{key}` would put a secret into a file"),
+                Some("name the environment variable that holds it instead: token_env = \"NAME\"".into()),
+            ),
+            None => {
+                let near = nearest(key, token_tables::KEYS.iter().copied());
+                self.unknown(&format!("mcp.tokens.{key}"), place, near.map(|near| format!("mcp.tokens.{near}")));
+            }
+        }
+    }
+
     fn unknown(&mut self, name: &str, place: Place, near: Option<String>) {
         let hint = near.map(|near| format!("did you mean `{near}`?"));
         self.problem(place, format!("`{name}` is not a key"), hint);
@@ -241,8 +276,8 @@ impl Layers {
         let table = key.split('.').take(2).map(|name| format!("{name}.")).collect::<String>();
         let neighbours = || {
             let mut keys = self.origins.iter();
-            keys.find(|(name, _)| key.starts_with("harness.") && format!("{name}.").starts_with(&table))
-                .map(|(_, place)| place)
+            let listed = key.starts_with("harness.") || key.starts_with("mcp.tokens.");
+            keys.find(|(name, _)| listed && format!("{name}.").starts_with(&table)).map(|(_, place)| place)
         };
         let set = self.origins.get(key).or_else(|| other.and_then(|other| self.origins.get(other)));
         set.or_else(neighbours).cloned().unwrap_or(Place::Default)

@@ -13,6 +13,7 @@ mod problem;
 mod secrets;
 mod settings;
 mod state_dir;
+mod token_tables;
 mod toml_file;
 mod variables;
 
@@ -22,7 +23,7 @@ pub use layers::{Loaded, Origin, load};
 pub use problem::{Error, Place, Problem};
 pub use secrets::secrets;
 pub use settings::{
-    Dispatch, GhWebhook, Github, GithubPoll, HarnessDefinition, KeepAwake, OnClosed, PromptSettings, Routing, Settings,
-    StoreSettings, Trust,
+    Dispatch, GhWebhook, Github, GithubPoll, HarnessDefinition, KeepAwake, Mcp, McpToken, OnClosed, PromptSettings,
+    Routing, Settings, StoreSettings, Trust,
 };
 pub use state_dir::state_dir;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::token_tables::McpToken;
 use crate::domain::{Size, Span};
 pub use crate::harness::Definition as HarnessDefinition;
 use crate::harness::Harnesses;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub prompt: PromptSettings,
     /// `[dispatch]`.
     pub dispatch: Dispatch,
+    /// `[mcp]`.
+    pub mcp: Mcp,
     /// `[store]`.
     pub store: StoreSettings,
     /// `[harness.NAME]`, by name; only what was configured.
@@ -166,6 +169,57 @@ impl Default for Dispatch {
             max_cost_per_day_usd: None,
             max_session_cost_per_day_usd: None,
             keep_awake: KeepAwake::Turns,
+        }
+    }
+}
+
+/// `[mcp]`: the Events server, and the courier that posts to its subscribers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mcp {
+    /// Whether it is served beside the webhook.
+    pub enabled: bool,
+    /// The address under which the world reaches us.
+    pub public_url: Option<String>,
+    /// The OAuth issuer that the protected-resource metadata names.
+    pub oauth_issuer: Option<String>,
+    /// Exceptions to "https and public addresses only".
+    pub allow_callbacks: Vec<String>,
+    /// The wait after a first failed post; it doubles.
+    pub retry_backoff: Span,
+    /// The longest that it grows to.
+    pub max_retry_backoff: Span,
+    /// How many posts of one event may fail before its subscription is suspended.
+    pub max_attempts: u32,
+    /// No subscription is granted for less.
+    pub min_ttl: Span,
+    /// What is granted where nothing is asked for.
+    pub default_ttl: Span,
+    /// What is granted at most, except to those who ask for no end.
+    pub max_ttl: Span,
+    /// How many subscriptions a principal may have.
+    pub max_subscriptions: usize,
+    /// How many streams may be open at once.
+    pub max_streams: usize,
+    /// `[[mcp.tokens]]`: who may come in.
+    pub tokens: Vec<McpToken>,
+}
+
+impl Default for Mcp {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            public_url: None,
+            oauth_issuer: None,
+            allow_callbacks: Vec::new(),
+            retry_backoff: Span::secs(5),
+            max_retry_backoff: Span::secs(5 * 60),
+            max_attempts: 8,
+            min_ttl: Span::secs(60),
+            default_ttl: Span::secs(7 * 24 * 60 * 60),
+            max_ttl: Span::secs(30 * 24 * 60 * 60),
+            max_subscriptions: 1000,
+            max_streams: 10_000,
+            tokens: Vec::new(),
         }
     }
 }

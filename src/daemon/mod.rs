@@ -7,6 +7,7 @@
 mod awake;
 mod housekeeping;
 mod lock;
+mod mcp;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use awake::can_keep_awake;
 pub use lock::{Holder, ServerLock, holder, poke};
+pub use mcp::{principals, run_stdio};
 
 use crate::config::Settings;
 use crate::domain::{Secret, TurnId};
@@ -77,6 +79,12 @@ pub enum Error {
     /// The registry could not be opened.
     #[error(transparent)]
     Registry(#[from] registry::Error),
+    /// Posting to callbacks could not be set up.
+    #[error(transparent)]
+    Poster(#[from] crate::clients::SetUpError),
+    /// The conversation on standard input and output failed.
+    #[error(transparent)]
+    Stdio(#[from] crate::edges::mcp_server::StdioError),
     /// The loop could not start.
     #[error(transparent)]
     Engine(#[from] engine::Error),
@@ -90,6 +98,8 @@ pub struct Start {
     pub state_dir: PathBuf,
     /// The webhook's secrets; without any, the webhook is not served.
     pub secrets: Vec<Secret>,
+    /// The MCP server's tokens, in the order of the configuration's.
+    pub tokens: Vec<Secret>,
     /// Our environment, from which the turns' are made.
     pub environment: Vec<(OsString, OsString)>,
     /// Whether to wait for running turns before the end.
@@ -123,7 +133,7 @@ pub fn dispatcher_settings(settings: &Settings) -> DispatcherSettings {
 
 /// Runs the server until a signal ends it. `ready` is told the address once deliveries are taken.
 pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
-    let Start { settings, state_dir, secrets, environment, drain } = start;
+    let Start { settings, state_dir, secrets, tokens, environment, drain } = start;
     // Before the lock names us: a command that pokes a server which cannot hear it yet would end it.
     let (bells, stop, force) = (Bells::default(), CancellationToken::new(), CancellationToken::new());
     watch_signals(stop.clone(), force.clone(), bells.clone())?;
@@ -149,8 +159,8 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         sessions: sessions.clone(),
         harnesses,
         settings: Arc::clone(&dispatching),
-        secrets: secrets.clone(),
-        secret_names: settings.gh_webhook.secret_env.clone(),
+        secrets: secrets.iter().chain(&tokens).cloned().collect(),
+        secret_names: secret_names(&settings),
         environment,
         bells: bells.clone(),
     });
@@ -167,8 +177,8 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         tokio::spawn(housekeeping::run(store.clone(), state_dir.clone(), settings.store.clone())),
     ];
     tasks.extend(polling.map(|polling| tokio::spawn(polling.run())));
-    let intake = Intake::new(store.clone(), decider, bells);
-    let app = if secrets.is_empty() {
+    let intake = Intake::new(store.clone(), decider, bells.clone());
+    let mut app = if secrets.is_empty() {
         health::routes(intake)
     } else {
         let webhook = github_webhook::Settings {
@@ -180,6 +190,11 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         };
         github_webhook::routes(webhook, intake)
     };
+    if settings.mcp.enabled {
+        let (routes, more) = mcp::start(&settings, tokens, &store, &bells, &stop).await?;
+        app = app.merge(routes);
+        tasks.extend(more);
+    }
     ready(local);
     listener::serve(bound, app, settings.gh_webhook.max_connections, stop).await;
 
@@ -220,6 +235,12 @@ fn github_poll(
     })
 }
 
+/// Every variable that holds a secret, or may: no child sees them, whether they are used now or not.
+fn secret_names(settings: &Settings) -> Vec<String> {
+    let tokens = settings.mcp.tokens.iter().map(|token| &token.token_env);
+    settings.gh_webhook.secret_env.iter().chain(tokens).cloned().collect()
+}
+
 /// Ends with the last running turn.
 async fn wait_for_turns(store: &Store, force: &CancellationToken) -> Result<(), Error> {
     loop {
@@ -250,6 +271,7 @@ fn watch_signals(stop: CancellationToken, force: CancellationToken, bells: Bells
                     bells.router.notify_one();
                     bells.dispatcher.notify_one();
                     bells.observers.notify_one();
+                    bells.published();
                     continue;
                 }
             }

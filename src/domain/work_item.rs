@@ -173,6 +173,19 @@ impl WorkItem {
         }
     }
 
+    /// The page of it that a person can open; GitHub leads on from an issue's to a pull request's.
+    pub fn page(&self) -> Option<String> {
+        match self {
+            Self::Github { repo, target: Target::Number(number) } => {
+                Some(format!("https://{}/{}/issues/{number}", repo.host(), repo.full_name()))
+            }
+            Self::Github { repo, target: Target::Branch(branch) } => {
+                Some(format!("https://{}/{}/tree/{branch}", repo.host(), repo.full_name()))
+            }
+            Self::Local(_) => None,
+        }
+    }
+
     /// The repository, unless the work item is local.
     pub fn repo(&self) -> Option<&RepoName> {
         match self {

@@ -4,3 +4,4 @@ pub mod github_poll;
 pub mod github_webhook;
 pub mod health;
 pub mod listener;
+pub mod mcp_server;

@@ -56,6 +56,9 @@ impl Intake {
             })
             .await?;
         crash_point::reached("after-accept-commit");
+        if decided.is_some() {
+            self.bells.published();
+        }
         match (receipt, decided) {
             (Receipt::Accepted(_), None) => self.bells.router.notify_one(),
             (Receipt::Accepted(_), Some(Outcome::Queued)) | (Receipt::Requeued(_), _) => {

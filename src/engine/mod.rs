@@ -1,16 +1,20 @@
-//! Floor 5: the loop. Intake accepts, the router decides, the dispatcher runs turns.
+//! Floor 5: the loop. Intake accepts, the router decides, the dispatcher runs turns; the feed is read by those who
+//! watch, and the courier posts it to those who subscribed.
 //!
-//! The three share nothing but the store and two bells: intake rings the router's, the router rings the
+//! They share nothing but the store and some bells: intake rings the router's, the router rings the
 //! dispatcher's. A bell that rings while its listener works is heard when it listens again, so nothing is missed
 //! between looking and sleeping; and what is in the store is found after any restart.
 
+mod courier;
 mod decider;
 mod dispatcher;
 mod explain;
+mod feed;
 mod intake;
 mod observing;
 mod router;
 pub mod schedule;
+mod subscriptions;
 mod turn_run;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,12 +23,17 @@ use std::time::Instant;
 use tokio::sync::{Notify, watch};
 
 pub use crate::store::PollRow;
+pub use courier::Courier;
 pub use decider::Decider;
 pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
 pub use explain::explain;
+pub use feed::{Feed, Interest, Page, Said, Stream};
 pub use intake::Intake;
 pub use observing::{Observing, Waiting};
 pub use router::Router;
+pub use subscriptions::{
+    Granted, Lifetime, Request, SubscribeError, SubscriptionSettings, Subscriptions, subscription_id,
+};
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
 
 use crate::domain::{Session, SessionKey};
@@ -56,6 +65,18 @@ pub struct Bells {
     pub observers: Arc<Notify>,
     /// How many turns run.
     pub turns: TurnCount,
+    /// The feed has grown.
+    pub feed: Arc<Notify>,
+    /// Something is owed to a subscription.
+    pub courier: Arc<Notify>,
+}
+
+impl Bells {
+    /// Something may have been added to the feed.
+    pub fn published(&self) {
+        self.feed.notify_one();
+        self.courier.notify_one();
+    }
 }
 
 /// How many turns run now, for whoever has to do something while any does.

@@ -77,6 +77,7 @@ impl Router {
         crash_point::reached("after-decision-commit");
         // Also where one of them failed: the others are in their inboxes.
         self.bells.dispatcher.notify_one();
+        self.bells.published();
         failed.map_or(Ok(count), |error| Err(error.into()))
     }
 }

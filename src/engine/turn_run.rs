@@ -243,6 +243,7 @@ impl TurnRunner {
         p.store.write(move |db| db.finish_turn(id, &recorded, exit_code, &settlement, now)).await?;
         crash_point::reached("after-finish-commit");
         p.bells.dispatcher.notify_one();
+        p.bells.published();
         Ok(())
     }
 
@@ -279,6 +280,7 @@ impl TurnRunner {
     async fn record_start(&self, new: NewTurn) -> Result<Turn, Error> {
         let draft = new.clone();
         let id = self.parts.store.write(move |db| db.start_turn(&draft)).await?;
+        self.parts.bells.published();
         Ok(Turn {
             id,
             session: new.session,
@@ -306,7 +308,8 @@ impl TurnRunner {
         };
         tracing::warn!(session = %session.key(), reason = %attention.reason, "a session needs attention");
         let key = session.key();
-        self.parts.store.write(move |db| db.set_attention(&key, &attention)).await?;
+        self.parts.store.write(move |db| db.set_attention(&key, &attention, Timestamp::now())).await?;
+        self.parts.bells.published();
         Ok(None)
     }
 

@@ -1,8 +1,10 @@
 //! Floor 1: prove who sent bytes. The only maker of [`Verified`].
 
 mod github;
+mod standard;
 
 pub use github::{Error, github_signature, sign_github, verify_github};
+pub use standard::{StandardError, StandardHeaders, StandardSecret, TOLERANCE, same, sign_standard, verify_standard};
 
 /// Bytes whose sender is proven, and by which secret.
 #[derive(Clone, Copy, Debug)]

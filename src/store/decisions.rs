@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
-use super::db::millis;
+use super::db::{millis, moment};
 use super::{Db, Error};
+use crate::catalogue;
 use crate::domain::{Decision, DeliverySeq, Event, LinkKind, Nature, NoticeState, Outcome, SessionKey};
 
 impl Db {
@@ -39,10 +40,21 @@ impl Db {
             ],
         )?;
         self.learn_from(seq, event, now)?;
+        if let Some((delivery, received_at)) = self.receipt_of(seq)?
+            && let Some(occurrence) = catalogue::occurrence(event, &delivery, received_at)
+        {
+            self.publish(&occurrence, Some(seq), now)?;
+        }
         for assignment in &decision.assignments {
             self.notify(seq, event, &assignment.session, &assignment.work_item.to_string(), &assignment.how, now)?;
         }
         if queued { self.settle(seq) } else { Ok(()) }
+    }
+
+    fn receipt_of(&self, seq: DeliverySeq) -> Result<Option<(String, Timestamp)>, Error> {
+        self.one("read a receipt", "SELECT id, received_at FROM deliveries WHERE seq = ?1", [seq.0], |row| {
+            Ok((row.get(0)?, moment(row.get(1)?)))
+        })
     }
 
     /// Records that a delivery cannot be read, which ends its way.

@@ -7,14 +7,18 @@
 mod checkpoint;
 mod db;
 mod decisions;
+mod feed;
 mod inbox;
 mod journal;
 mod links;
+mod owed;
 mod polls;
+mod principals;
 mod refusals;
 mod retention;
 mod schema;
 mod sessions;
+mod subscriptions;
 mod turns;
 mod writer;
 
@@ -22,13 +26,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub use db::{Access, Db};
+pub use feed::Scan;
 pub use inbox::{Inbox, WaitingNotice};
 pub use journal::{Accepting, DeliveryFilter, DeliveryRow, NoticeRow, Undecided};
 pub use links::LinksInStore;
+pub use owed::{AttemptRow, CourierState, Due, Parcel, Post, PostEnd};
 pub use polls::PollRow;
 pub use refusals::Refused;
 pub use retention::{Kept, Retention};
 pub use sessions::{SessionState, Spending};
+pub use subscriptions::{Subscribe, Subscribed};
 pub use turns::{NewTurn, Settlement, TurnFilter};
 
 /// Why the store could not do what was asked.
@@ -139,6 +146,13 @@ impl Store {
         let checkpoints = checkpoint::Checkpoints::start(&path)?;
         let writer = writer::Writer::start(db, checkpoints)?;
         Ok(Self { path: Arc::new(path), writer, readers: Arc::default() })
+    }
+
+    /// Opens the database beside a server that may run: for reading, made and migrated where needed.
+    pub fn beside(state_dir: &Path) -> Result<Self, Error> {
+        let path = Self::file(state_dir);
+        drop(Db::open(state_dir, Access::Write)?);
+        Ok(Self { path: Arc::new(path), writer: writer::Writer::closed(), readers: Arc::default() })
     }
 
     /// Runs `work` on the writer, in a transaction that is on disk when this returns.

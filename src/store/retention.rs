@@ -24,6 +24,8 @@ pub struct Kept {
     pub bodies: usize,
     /// How many turns went.
     pub turns: usize,
+    /// How many places of the feed went.
+    pub occurrences: usize,
 }
 
 /// So many rows in one transaction, so that senders do not wait for us.
@@ -53,7 +55,9 @@ impl Db {
         )?;
         self.execute("let turns go", "DELETE FROM turn_notices WHERE turn NOT IN (SELECT id FROM turns)", ())?;
         let bodies = self.retain_bodies(retention.body_bytes)?;
-        Ok(Kept { deliveries, bodies, turns })
+        let occurrences = self.retain_occurrences(retention.before, STEP)?;
+        self.retain_attempts()?;
+        Ok(Kept { deliveries, bodies, turns, occurrences })
     }
 
     fn retain_bodies(&self, limit: u64) -> Result<usize, Error> {

@@ -126,6 +126,88 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT;
 ",
     r"
+    -- What others may watch, written with the decision (or the turn) that made it: in the order of commits, so that
+    -- `place` is a cursor that never skips. `seq` is the delivery; what is of our own has none.
+    CREATE TABLE occurrences (
+        place       INTEGER PRIMARY KEY AUTOINCREMENT,
+        seq         INTEGER,
+        event_id    TEXT    NOT NULL,
+        name        TEXT    NOT NULL,
+        repository  TEXT,
+        actor       TEXT,
+        happened_at INTEGER NOT NULL,
+        recorded_at INTEGER NOT NULL,
+        fingerprint TEXT    NOT NULL UNIQUE,
+        data        TEXT    NOT NULL
+    ) STRICT;
+    CREATE INDEX occurrences_by_name ON occurrences (name, place);
+    CREATE INDEX occurrences_by_event ON occurrences (event_id);
+    CREATE INDEX occurrences_by_age ON occurrences (recorded_at);
+    -- Up to which place occurrences of a name have been let go: an older cursor has lost something.
+    CREATE TABLE occurrence_floors (name TEXT PRIMARY KEY, place INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+    -- Who may read, as the server was last configured. JSON in `repositories` (null: all) and `acts_as`.
+    CREATE TABLE principals (
+        name         TEXT PRIMARY KEY,
+        repositories TEXT,
+        acts_as      TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE subscriptions (
+        id               TEXT    PRIMARY KEY,
+        principal        TEXT    NOT NULL,
+        url              TEXT    NOT NULL,
+        name             TEXT    NOT NULL,
+        arguments        TEXT    NOT NULL,
+        secret           TEXT    NOT NULL,
+        old_secret       TEXT,
+        old_secret_until INTEGER,
+        created_at       INTEGER NOT NULL,
+        refreshed_at     INTEGER NOT NULL,
+        expires_at       INTEGER,
+        state            TEXT    NOT NULL,
+        through          INTEGER NOT NULL,
+        last_delivery_at INTEGER,
+        last_error       TEXT,
+        failed_since     INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX subscriptions_by_name ON subscriptions (name) WHERE state = 'active';
+    CREATE INDEX subscriptions_by_principal ON subscriptions (principal);
+
+    -- What is to be posted: rows that point at occurrences, gone once taken. `kind` is event or terminated.
+    CREATE TABLE owed (
+        id           INTEGER PRIMARY KEY AUTOINCREMENT,
+        subscription TEXT    NOT NULL REFERENCES subscriptions ON DELETE CASCADE,
+        place        INTEGER NOT NULL,
+        kind         TEXT    NOT NULL,
+        attempts     INTEGER NOT NULL DEFAULT 0,
+        due_at       INTEGER NOT NULL,
+        UNIQUE (subscription, place)
+    ) STRICT;
+    CREATE INDEX owed_by_place ON owed (place);
+
+    -- The last posts of each subscription.
+    CREATE TABLE attempts (
+        id           INTEGER PRIMARY KEY AUTOINCREMENT,
+        subscription TEXT    NOT NULL REFERENCES subscriptions ON DELETE CASCADE,
+        event_id     TEXT    NOT NULL,
+        attempt      INTEGER NOT NULL,
+        at           INTEGER NOT NULL,
+        took_ms      INTEGER NOT NULL,
+        status       INTEGER,
+        error        TEXT
+    ) STRICT;
+    CREATE INDEX attempts_by_subscription ON attempts (subscription, id);
+
+    -- Endpoints that have proved that they want our posts.
+    CREATE TABLE verified_callbacks (
+        principal TEXT    NOT NULL,
+        url       TEXT    NOT NULL,
+        until     INTEGER NOT NULL,
+        PRIMARY KEY (principal, url)
+    ) STRICT, WITHOUT ROWID;
+",
+    r"
     -- What polling has seen of a repository, beside what it tells people. `state` is the poller's own.
     CREATE TABLE github_polls (
         repository TEXT    PRIMARY KEY,

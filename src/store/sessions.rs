@@ -7,6 +7,7 @@ use rusqlite::params;
 
 use super::db::{millis, moment};
 use super::{Db, Error};
+use crate::catalogue;
 use crate::domain::{Attention, SessionKey, Turn, TurnOutcome, Usage};
 
 /// What the store knows of a session.
@@ -69,15 +70,18 @@ impl Db {
     }
 
     /// Holds a session until a person has mended what is the matter.
-    pub fn set_attention(&self, session: &SessionKey, attention: &Attention) -> Result<(), Error> {
+    pub fn set_attention(&self, session: &SessionKey, attention: &Attention, now: Timestamp) -> Result<(), Error> {
         self.execute(
             "hold a session",
             "INSERT INTO session_states (session, attention_reason, attention_mend) VALUES (?1, ?2, ?3)
              ON CONFLICT DO UPDATE SET attention_reason = excluded.attention_reason,
                  attention_mend = excluded.attention_mend, retry_at = NULL",
             params![session.0, attention.reason, attention.mend],
-        )
-        .map(|_| ())
+        )?;
+        match catalogue::needs_attention(session, &attention.reason, now) {
+            Some(occurrence) => self.publish_own(occurrence, now),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn set_retry(&self, session: &SessionKey, at: Option<Timestamp>) -> Result<(), Error> {

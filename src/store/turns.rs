@@ -5,6 +5,7 @@ use rusqlite::{Row, ToSql, params};
 
 use super::db::{millis, moment};
 use super::{Db, Error};
+use crate::catalogue;
 use crate::domain::{
     Attention, DeliverySeq, FailureKind, NoticeId, SessionKey, Turn, TurnId, TurnOutcome, TurnState, Usage, WorkItem,
 };
@@ -124,6 +125,10 @@ impl Db {
                 self.settle(seq)?;
             }
         }
+        let deliveries = self.delivery_ids_of(turn)?;
+        let started =
+            catalogue::turn_started(turn, &new.work_item, &new.harness, new.attempt, deliveries, new.started_at);
+        self.publish_own(started, new.started_at)?;
         Ok(turn)
     }
 
@@ -190,12 +195,14 @@ impl Db {
                 )?;
                 self.set_retry(&row.session, others.map(|()| *at))?;
             }
-            Settlement::Hold(attention) => self.set_attention(&row.session, attention)?,
+            Settlement::Hold(attention) => self.set_attention(&row.session, attention, now)?,
         }
         for seq in self.deliveries_of(turn)? {
             self.settle(seq)?;
         }
-        Ok(())
+        let times = (row.started_at, now);
+        let ended = catalogue::turn_finished(turn, &row.work_item, &row.harness, row.attempt, outcome, times);
+        self.publish_own(ended, now)
     }
 
     fn settle_notices(&self, turn: TurnId, settlement: &Settlement) -> Result<(), Error> {

@@ -69,6 +69,11 @@ impl Writer {
         Ok(Self { queue: Arc::new(Mutex::new(Some(sender))), thread: Arc::new(Mutex::new(Some(thread))) })
     }
 
+    /// A writer that takes no work.
+    pub(super) fn closed() -> Self {
+        Self { queue: Arc::default(), thread: Arc::default() }
+    }
+
     pub(super) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, Error> + Send + 'static,
