@@ -2,6 +2,8 @@
 //! without a restart.
 #![allow(clippy::print_stderr, reason = "what was measured or left out is told")]
 
+#![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
+
 mod support;
 
 use std::fs;

@@ -3,6 +3,8 @@
 //! Takes some minutes: `KILLS=1000 cargo test --release --test thousand_kills -- --ignored --nocapture`.
 #![allow(clippy::print_stderr, reason = "what was measured or left out is told")]
 
+#![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
+
 mod support;
 
 use std::collections::HashMap;
