@@ -89,7 +89,7 @@ pub(super) fn run(context: &Context, doctor: &Doctor) -> Result<(), Failure> {
     checks.push(setup::listening(&settings, server.as_ref()));
     checks.extend(setup::state(&state_dir));
     checks.push(setup::clock(&state_dir));
-    checks.extend(courier::checks(&settings, &context.environment, &state_dir));
+    checks.extend(courier::checks(&settings, &context.environment, &state_dir, server.is_some()));
     checks.extend(harnesses::programs(context, &settings, server.as_ref())?);
     checks.extend(harnesses::sessions(context, &settings)?);
     let refused = refusals(&state_dir);
