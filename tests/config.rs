@@ -213,6 +213,12 @@ keep_for = "1s"
 args = ["-x"]
 
 [harness.empty]
+
+[github]
+api_url = "http://octocat:hush@ghe.example.com"
+[github_poll]
+interval = "10ms"
+max_age = "1s"
 "#;
     insta::assert_snapshot!(problems(text, &[]));
 }

@@ -2,6 +2,7 @@
 //!
 //! They come from npm at fixed versions; where there is no npm, or it reaches no registry, that is said and nothing is
 //! tested.
+#![allow(clippy::print_stderr, reason = "what is left out is told")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

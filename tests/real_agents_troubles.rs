@@ -2,12 +2,9 @@
 
 mod support;
 
-use std::fs;
-use std::process::Command;
-
 use serde_json::{Value, json};
 use support::desk::{Desk, ITEM, SECRET_WORD};
-use support::{Server, wait_until};
+use support::{processes, wait_until};
 
 const UNKNOWN: &str = "01a22f49-0000-7000-8000-000000000000";
 
@@ -108,29 +105,12 @@ fn codex_is_not_woken_while_a_person_uses_the_conversation() {
     desk.check_conversation(&[SECRET_WORD, "By hand.", "From afar."]);
 }
 
-/// The process ids of a turn: its supervisor and that one's children.
-fn processes(server: &Server, turn: u32) -> (String, Vec<String>) {
-    let shim =
-        fs::read_to_string(server.path(&format!("state/turns/{turn}/lock"))).expect("the lock").trim().to_owned();
-    let listed = Command::new("ps").args(["-axo", "pid=,ppid="]).output().expect("ps");
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let pairs = listed.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
-    let children = pairs.filter(|(_, parent)| parent.trim() == shim).map(|(child, _)| child.to_owned()).collect();
-    (shim, children)
-}
-
-fn kill(pid: &str) {
-    assert!(Command::new("kill").args(["-9", pid]).status().expect("kill").success(), "kill {pid}");
-}
-
 /// An agent program that is killed is started again, in the same conversation.
 fn check_killed_program(desk: &Desk) {
     desk.model.hold();
     desk.comment("delivery-1", "Please go on with PELICAN.");
     wait_until("the model is asked", || desk.model.asked().len() == 2);
-    let (_, children) = processes(&desk.server, 1);
-    assert_eq!(children.len(), 1);
-    kill(&children[0]);
+    processes::children(&processes::shim(&desk.server, 1)).iter().for_each(|child| processes::kill(child));
     wait_until("the turn fails", || desk.server.turns()[0]["state"] == "failed");
     desk.model.release();
     let turn = desk.last_turn("succeeded");
@@ -155,10 +135,11 @@ fn check_power_cut(mut desk: Desk) {
     desk.model.hold();
     desk.comment("delivery-1", "Please go on with PELICAN.");
     wait_until("the model is asked", || desk.model.asked().len() == 2);
-    let (shim, children) = processes(&desk.server, 1);
+    let shim = processes::shim(&desk.server, 1);
+    let children = processes::children(&shim);
     desk.server.kill();
-    kill(&shim);
-    children.iter().for_each(|child| kill(child));
+    processes::kill(&shim);
+    children.iter().for_each(|child| processes::kill(child));
     desk.model.release();
     desk.server.serve(&[]);
     let turn = desk.last_turn("succeeded");
@@ -180,17 +161,37 @@ fn codex_goes_on_after_a_power_cut() {
     check_power_cut(desk);
 }
 
+/// Server and supervisor die, the program lives on and answers: Claude Code knows the message when it is told again.
+#[test]
+fn a_turn_of_claude_that_was_done_unseen_is_not_done_again() {
+    let Some(mut desk) = Desk::with_claude() else { return };
+    desk.model.hold();
+    desk.comment("delivery-1", "Please go on with PELICAN.");
+    wait_until("the model is asked", || desk.model.asked().len() == 2);
+    let shim = processes::shim(&desk.server, 1);
+    let children = processes::children(&shim);
+    desk.server.kill();
+    processes::kill(&shim);
+    desk.model.release();
+    wait_until("claude is done", || !children.iter().any(|child| processes::runs(child)));
+    desk.server.serve(&[]);
+    desk.last_turn("succeeded");
+    let states: Vec<_> = desk.server.turns().iter().map(|turn| turn["state"].clone()).collect();
+    assert_eq!(states, ["interrupted", "succeeded"]);
+    assert_eq!(desk.model.asked().len(), 2, "the model was asked again");
+    desk.tell("delivery-2", "And now STORK.");
+    desk.check_conversation(&[SECRET_WORD, "Please go on with PELICAN.", "And now STORK."]);
+}
+
 /// A turn that is cancelled ends with its program, and is not told again.
 fn check_cancel(desk: &Desk) {
     desk.model.hold();
     desk.comment("delivery-1", "Please go on with PELICAN.");
     wait_until("the model is asked", || desk.model.asked().len() == 2);
-    let (_, children) = processes(&desk.server, 1);
+    let children = processes::children(&processes::shim(&desk.server, 1));
     desk.server.ok(&["turns", "cancel", "1"]);
     desk.last_turn("cancelled");
-    for child in children {
-        assert!(!Command::new("kill").args(["-0", &child]).output().expect("kill").status.success());
-    }
+    assert!(!children.is_empty() && children.iter().all(|child| !processes::runs(child)));
     assert_eq!(desk.server.decided("delivery-1")["outcome"], "failed");
     desk.model.release();
     desk.tell("delivery-2", "And now STORK.");

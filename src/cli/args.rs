@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::{config, deliveries, demo, doctor, gh_webhook, mcp, sessions, subscriptions, turns};
+use super::{config, deliveries, demo, doctor, gh_webhook, mcp, serve, sessions, subscriptions, turns};
 
 /// Wakes a waiting coding agent when GitHub has news for it.
 #[derive(Parser, Debug)]
@@ -44,6 +44,8 @@ pub(super) struct Global {
 /// The nouns.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
+    /// Run the server: every way in that is set up, and what wakes the sessions
+    Serve(serve::Serve),
     /// Receive GitHub's webhook deliveries
     #[command(subcommand)]
     GhWebhook(gh_webhook::Command),

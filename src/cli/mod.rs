@@ -1,6 +1,7 @@
 //! Floor 9: words in, words out, exit codes. One file per noun.
 
 mod args;
+mod backfill;
 mod checkout;
 mod config;
 mod context;
@@ -50,6 +51,7 @@ pub fn main() -> ExitCode {
     };
     let printer = Printer::new(cli.global.quiet);
     let done = Context::new(cli.global, printer).and_then(|context| match cli.command {
+        Command::Serve(args) => serve::all(&context, &args),
         Command::GhWebhook(command) => gh_webhook::run(&context, command),
         Command::Deliveries(command) => deliveries::run(&context, command),
         Command::Turns(command) => turns::run(&context, command),

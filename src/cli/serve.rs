@@ -1,14 +1,14 @@
-//! `gh-webhook serve`: the server in the foreground.
+//! `serve` and `gh-webhook serve`: the server in the foreground.
 
 use clap::Args;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
-use crate::config;
+use crate::config::{self, Settings};
 use crate::daemon::{self, Start};
 use crate::domain::Secret;
 
-/// `the-loop gh-webhook serve`
+/// `the-loop serve` and `the-loop gh-webhook serve`
 #[derive(Args, Debug)]
 pub(super) struct Serve {
     /// The address to listen at
@@ -35,12 +35,34 @@ impl Serve {
     }
 }
 
-pub(super) fn run(context: &Context, serve: &Serve) -> Result<(), Failure> {
+/// Serves the webhook, which must be set up, and whatever else is.
+pub(super) fn webhook(context: &Context, serve: &Serve) -> Result<(), Failure> {
     context.start_log();
     let settings = context.configuration(&serve.flags())?.settings;
     let secrets = config::secrets(&settings.gh_webhook.secret_env, &context.environment)?;
-    let tokens = tokens(context, &settings)?;
     let path = settings.gh_webhook.path.clone();
+    run(context, serve, settings, secrets, &path)
+}
+
+/// Serves every edge that is set up, and says which is not.
+pub(super) fn all(context: &Context, serve: &Serve) -> Result<(), Failure> {
+    context.start_log();
+    let settings = context.configuration(&serve.flags())?.settings;
+    let names = &settings.gh_webhook.secret_env;
+    let secrets = config::secrets(names, &context.environment).unwrap_or_default();
+    if secrets.is_empty() {
+        tracing::warn!("the webhook is not served: {} is not set", names.join(", "));
+    } else {
+        tracing::info!("the webhook is served at {}", settings.gh_webhook.path);
+    }
+    if !settings.github_poll.enabled {
+        tracing::info!("GitHub is not polled: github_poll.enabled is false");
+    }
+    run(context, serve, settings, secrets, "/")
+}
+
+fn run(context: &Context, serve: &Serve, settings: Settings, secrets: Vec<Secret>, path: &str) -> Result<(), Failure> {
+    let tokens = tokens(context, &settings)?;
     let start = Start {
         settings,
         state_dir: context.state_dir()?,

@@ -12,10 +12,23 @@ use super::{session_news, turns};
 use crate::daemon;
 use crate::domain::{Outcome, SessionStatus};
 use crate::engine::schedule::HOUR;
-use crate::store::{Access, Db, DeliveryFilter};
+use crate::store::{Access, Db, DeliveryFilter, PollRow};
 
 /// How many failed deliveries are named.
 const NAMED: usize = 5;
+
+/// One repository that is polled: since when, last, next, and why not.
+fn polled(poll: &PollRow, serving: bool, now: Timestamp) -> String {
+    let when = |at: Option<Timestamp>| at.map_or_else(|| "never".into(), |at| relative(at, now));
+    let next = match poll.next_at {
+        Some(at) if serving && at > now => format!("next {}", relative(at, now)),
+        _ if serving => "next now".into(),
+        _ => "no server runs".into(),
+    };
+    let trouble = poll.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
+    let (since, last) = (relative(poll.since, now), when(poll.checked_at));
+    format!("{} since {since}, last checked {last}, {next}{trouble}", poll.repository)
+}
 
 pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure> {
     let state_dir = context.state_dir()?;
@@ -26,6 +39,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     let mut running = Vec::new();
     let mut failed = Vec::new();
     let mut outcomes = Vec::new();
+    let mut polls = Vec::new();
     let mut courier = crate::store::CourierState::default();
     if Db::exists(&state_dir) {
         let db = Db::open(&state_dir, Access::Read)?;
@@ -34,6 +48,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         }
         let filter = DeliveryFilter { outcome: Some(Outcome::Failed), limit: NAMED, ..DeliveryFilter::default() };
         failed = db.list_deliveries(&filter)?;
+        polls = db.polls()?;
         courier = db.courier_state(now)?;
         outcomes = db.count_outcomes(now.checked_sub(HOUR * 24).unwrap_or(Timestamp::MIN))?;
     }
@@ -49,7 +64,17 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         let running: Vec<_> = running.iter().map(|(_, row, _)| row).collect();
         let outcomes: serde_json::Map<_, _> =
             outcomes.iter().map(|(outcome, count)| (outcome.as_str().to_owned(), json!(count))).collect();
+        let polls: Vec<_> = polls
+            .iter()
+            .map(|poll| {
+                json!({
+                    "repository": poll.repository, "since": poll.since, "checked_at": poll.checked_at,
+                    "next_at": poll.next_at, "trouble": poll.trouble,
+                })
+            })
+            .collect();
         return context.printer.json(&json!({
+            "polling": polls,
             "server": server, "sessions": sessions, "waiting": waiting, "running": running, "failed": failed,
             "last_day": outcomes, "courier": courier, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
         }));
@@ -78,6 +103,9 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
             };
             p.line(&format!("          {}: {}, {why}", session.work_item, news.pending))?;
         }
+    }
+    for poll in &polls {
+        p.line(&format!("polling   {}", polled(poll, server.is_some(), now)))?;
     }
     p.line(&format!("running   {}", running.len()))?;
     for (id, row, item) in &running {

@@ -68,6 +68,7 @@ pub(super) fn doubts(settings: &Settings) -> Vec<String> {
 pub(super) fn check(settings: &Settings) -> Vec<Found> {
     let mut found = Findings(Vec::new());
     receiver(settings, &mut found);
+    github(settings, &mut found);
     routing(settings, &mut found);
     dispatch(settings, &mut found);
     mcp(settings, &mut found);
@@ -135,6 +136,28 @@ fn receiver(settings: &Settings, found: &mut Findings) {
     found.unless_within("gh_webhook.max_body", all.max_body, "gh_webhook.max_in_flight", all.max_in_flight);
     at_least(found, "gh_webhook.read_timeout", all.read_timeout, Span::secs(1));
     found.unless((1..=65_536).contains(&all.max_connections), "gh_webhook.max_connections", "should be 1 to 65536");
+}
+
+fn github(settings: &Settings, found: &mut Findings) {
+    let url = url::Url::parse(&settings.github.api_url).ok();
+    let is_local = |url: &url::Url| matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+    let is_safe = |url: &url::Url| {
+        // The token goes there: it must not travel in the clear, nor stand in the configuration.
+        (url.scheme() == "https" || url.scheme() == "http" && is_local(url))
+            && url.host_str().is_some()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    };
+    found.unless_with(
+        url.as_ref().is_some_and(is_safe),
+        "github.api_url",
+        "is not the address of an API",
+        "write https://HOST or https://HOST/PATH; http is for this machine alone",
+    );
+    at_least(found, "github_poll.interval", settings.github_poll.interval, Span::secs(1));
+    at_least(found, "github_poll.max_age", settings.github_poll.max_age, Span::secs(60));
 }
 
 fn routing(settings: &Settings, found: &mut Findings) {

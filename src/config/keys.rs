@@ -40,6 +40,7 @@ macro_rules! dotted {
 type Texts = Vec<String>;
 type Span = crate::domain::Span;
 type Size = crate::domain::Size;
+type KeepAwake = super::settings::KeepAwake;
 type OnClosed = super::settings::OnClosed;
 
 /// The keys that have one place, in the order in which people read them.
@@ -52,6 +53,10 @@ pub(super) const KEYS: &[Key] = &[
     key!(gh_webhook.max_in_flight: Size as Bytes),
     key!(gh_webhook.read_timeout: Span as Duration),
     key!(gh_webhook.max_connections: usize as Number),
+    key!(github.api_url: String as Text),
+    key!(github_poll.enabled: bool as Truth),
+    key!(github_poll.interval: Span as Duration),
+    key!(github_poll.max_age: Span as Duration),
     key!(routing.wake_on: Texts as List),
     key!(routing.debounce: Span as Duration),
     key!(routing.max_wait: Span as Duration),
@@ -75,6 +80,7 @@ pub(super) const KEYS: &[Key] = &[
     key!(dispatch.max_turns_per_hour: u32 as Number),
     key!(dispatch.max_cost_per_day_usd: Option<f64> as Money),
     key!(dispatch.max_session_cost_per_day_usd: Option<f64> as Money),
+    key!(dispatch.keep_awake: KeepAwake as Word),
     key!(mcp.enabled: bool as Truth),
     key!(mcp.public_url: Option<String> as MaybeText),
     key!(mcp.oauth_issuer: Option<String> as MaybeText),

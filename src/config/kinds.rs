@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use toml::Value;
 
-use super::settings::OnClosed;
+use super::settings::{KeepAwake, OnClosed};
 use crate::domain::{Size, Span};
 
 /// How a value of type `T` is written in a configuration.
@@ -221,12 +221,27 @@ impl Kind<Vec<String>> for OneOrMore {
     }
 }
 
+impl Kind<KeepAwake> for Word {
+    const SHAPE: &'static str = "\"turns\", \"watches\" or \"never\"";
+
+    fn read(value: &Value) -> Result<KeepAwake, String> {
+        let shape = <Self as Kind<KeepAwake>>::SHAPE;
+        let text = value.as_str().ok_or_else(|| not(shape, value))?;
+        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {shape}"))
+    }
+
+    fn write(value: &KeepAwake) -> Option<Value> {
+        Value::try_from(value).ok()
+    }
+}
+
 impl Kind<OnClosed> for Word {
     const SHAPE: &'static str = "\"close\", \"tell\" or \"keep\"";
 
     fn read(value: &Value) -> Result<OnClosed, String> {
-        let text = value.as_str().ok_or_else(|| not(Self::SHAPE, value))?;
-        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {}", Self::SHAPE))
+        let shape = <Self as Kind<OnClosed>>::SHAPE;
+        let text = value.as_str().ok_or_else(|| not(shape, value))?;
+        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {shape}"))
     }
 
     fn write(value: &OnClosed) -> Option<Value> {

@@ -23,7 +23,7 @@ pub use layers::{Loaded, Origin, load};
 pub use problem::{Error, Place, Problem};
 pub use secrets::secrets;
 pub use settings::{
-    Dispatch, GhWebhook, HarnessDefinition, Mcp, McpToken, OnClosed, PromptSettings, Routing, Settings, StoreSettings,
-    Trust,
+    Dispatch, GhWebhook, Github, GithubPoll, HarnessDefinition, KeepAwake, Mcp, McpToken, OnClosed, PromptSettings,
+    Routing, Settings, StoreSettings, Trust,
 };
 pub use state_dir::state_dir;

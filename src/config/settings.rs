@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 pub use super::token_tables::McpToken;
 use crate::domain::{Size, Span};
 pub use crate::harness::Definition as HarnessDefinition;
@@ -13,6 +15,10 @@ pub use crate::routing::{OnClosed, PromptSettings, Settings as Routing, Trust};
 pub struct Settings {
     /// `[gh_webhook]`.
     pub gh_webhook: GhWebhook,
+    /// `[github]`.
+    pub github: Github,
+    /// `[github_poll]`.
+    pub github_poll: GithubPoll,
     /// `[routing]`.
     pub routing: Routing,
     /// `[trust]`.
@@ -73,6 +79,49 @@ impl Default for GhWebhook {
     }
 }
 
+/// `[github]`: how GitHub's API is reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Github {
+    /// The API of github.com. That of an Enterprise host follows from the host's name.
+    pub api_url: String,
+}
+
+impl Default for Github {
+    fn default() -> Self {
+        Self { api_url: "https://api.github.com".into() }
+    }
+}
+
+/// `[github_poll]`: asking GitHub where no webhook reaches us.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GithubPoll {
+    /// Whether GitHub is asked at all.
+    pub enabled: bool,
+    /// How often, unless GitHub asks for patience.
+    pub interval: Span,
+    /// What happened longer ago than this is told as a gap, not one by one.
+    pub max_age: Span,
+}
+
+impl Default for GithubPoll {
+    fn default() -> Self {
+        Self { enabled: false, interval: Span::secs(15), max_age: Span::secs(3 * 24 * 60 * 60) }
+    }
+}
+
+/// When the machine is kept from falling asleep by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepAwake {
+    /// While turns run.
+    #[default]
+    Turns,
+    /// While any session waits.
+    Watches,
+    /// Not at all.
+    Never,
+}
+
 /// `[dispatch]`: how turns are run, limited and tried again.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dispatch {
@@ -100,6 +149,8 @@ pub struct Dispatch {
     pub max_cost_per_day_usd: Option<f64>,
     /// What one session may cost in a day, in US dollars.
     pub max_session_cost_per_day_usd: Option<f64>,
+    /// When the machine is kept awake.
+    pub keep_awake: KeepAwake,
 }
 
 impl Default for Dispatch {
@@ -117,6 +168,7 @@ impl Default for Dispatch {
             max_turns_per_hour: 60,
             max_cost_per_day_usd: None,
             max_session_cost_per_day_usd: None,
+            keep_awake: KeepAwake::Turns,
         }
     }
 }

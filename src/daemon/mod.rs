@@ -4,6 +4,7 @@
 //! connections → answers under way are finished → the store is closed → the lock is let go. Turns are not ours to end:
 //! they run under their shims, and the next server finds them.
 
+mod awake;
 mod housekeeping;
 mod lock;
 mod mcp;
@@ -17,13 +18,16 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+pub use awake::can_keep_awake;
 pub use lock::{Holder, ServerLock, holder, poke};
 pub use mcp::{principals, run_stdio};
 
 use crate::config::Settings;
 use crate::domain::{Secret, TurnId};
-use crate::edges::{github_webhook, listener};
-use crate::engine::{Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts};
+use crate::edges::{github_poll, github_webhook, health, listener};
+use crate::engine::{
+    Bells, Decider, Dispatcher, DispatcherSettings, Intake, Observing, Router, Sessions, TurnRunner, TurnRunnerParts,
+};
 use crate::harness::{Harnesses, Limits};
 use crate::registry::Registry;
 use crate::retry::Policy;
@@ -92,7 +96,7 @@ pub struct Start {
     pub settings: Settings,
     /// Where everything is kept.
     pub state_dir: PathBuf,
-    /// The webhook's secrets.
+    /// The webhook's secrets; without any, the webhook is not served.
     pub secrets: Vec<Secret>,
     /// The MCP server's tokens, in the order of the configuration's.
     pub tokens: Vec<Secret>,
@@ -142,9 +146,12 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let address = format!("{}:{}", bracketed(&settings.gh_webhook.host), settings.gh_webhook.port);
     let bound = TcpListener::bind(&address).await.map_err(|source| Error::Bind { address, source })?;
     let local = bound.local_addr().map_err(|source| Error::Bind { address: "the socket".into(), source })?;
-    lock.note(&Holder::now(Some(format!("http://{local}{}", settings.gh_webhook.path))))?;
+    let path = if secrets.is_empty() { "/" } else { &settings.gh_webhook.path };
+    lock.note(&Holder::now(Some(format!("http://{local}{path}"))))?;
 
     let dispatching = Arc::new(dispatcher_settings(&settings));
+    let polling = github_poll(&settings, &environment, Observing::new(store.clone(), sessions.clone(), bells.clone()));
+    let awake = awake::run(settings.dispatch.keep_awake, bells.turns.clone(), sessions.clone());
     let runner = TurnRunner::new(TurnRunnerParts {
         state_dir: state_dir.clone(),
         program: own_program()?,
@@ -158,23 +165,31 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         bells: bells.clone(),
     });
     let rules = Arc::new(Rules { routing: settings.routing.clone(), trust: settings.trust.clone() });
-    let router = Router::new(store.clone(), sessions.clone(), rules, bells.clone());
+    let decider = Decider::new(sessions.clone(), rules);
+    let router = Router::new(store.clone(), decider.clone(), bells.clone());
     let dispatcher = Dispatcher::new(store.clone(), sessions, dispatching, bells.clone(), runner);
     dispatcher.recover().await?;
 
     let mut tasks = vec![
+        tokio::spawn(awake),
         tokio::spawn(router.run()),
         tokio::spawn(dispatcher.run()),
         tokio::spawn(housekeeping::run(store.clone(), state_dir.clone(), settings.store.clone())),
     ];
-    let webhook = github_webhook::Settings {
-        path: settings.gh_webhook.path.clone(),
-        secrets,
-        max_body: settings.gh_webhook.max_body.0,
-        max_in_flight: settings.gh_webhook.max_in_flight.0,
-        read_timeout: settings.gh_webhook.read_timeout.0,
+    tasks.extend(polling.map(|polling| tokio::spawn(polling.run())));
+    let intake = Intake::new(store.clone(), decider, bells.clone());
+    let mut app = if secrets.is_empty() {
+        health::routes(intake)
+    } else {
+        let webhook = github_webhook::Settings {
+            path: settings.gh_webhook.path.clone(),
+            secrets,
+            max_body: settings.gh_webhook.max_body.0,
+            max_in_flight: settings.gh_webhook.max_in_flight.0,
+            read_timeout: settings.gh_webhook.read_timeout.0,
+        };
+        github_webhook::routes(webhook, intake)
     };
-    let mut app = github_webhook::routes(webhook, Intake::new(store.clone(), bells.clone()));
     if settings.mcp.enabled {
         let (routes, more) = mcp::start(&settings, tokens, &store, &bells, &stop).await?;
         app = app.merge(routes);
@@ -194,6 +209,30 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     store.close().await;
     drop(lock);
     Ok(())
+}
+
+/// The poller, where it is wanted.
+fn github_poll(
+    settings: &Settings,
+    environment: &[(OsString, OsString)],
+    observing: Observing,
+) -> Option<github_poll::GithubPoll> {
+    let poll = &settings.github_poll;
+    // A person's own token is the person's setting: the agent gets it too, and here it is read when it is needed.
+    let variables = environment.to_vec();
+    let variable = move |name: &str| {
+        let found = variables.iter().find(|(known, _)| known == name);
+        found.and_then(|(_, value)| value.to_str().map(str::to_owned))
+    };
+    poll.enabled.then(|| {
+        let polling = github_poll::Settings {
+            interval: poll.interval.0,
+            max_age: poll.max_age.0,
+            api_url: settings.github.api_url.clone(),
+            variable: Box::new(variable),
+        };
+        github_poll::GithubPoll::new(polling, observing)
+    })
 }
 
 /// Every variable that holds a secret, or may: no child sees them, whether they are used now or not.
@@ -231,6 +270,7 @@ fn watch_signals(stop: CancellationToken, force: CancellationToken, bells: Bells
                 _ = poked.recv() => {
                     bells.router.notify_one();
                     bells.dispatcher.notify_one();
+                    bells.observers.notify_one();
                     bells.published();
                     continue;
                 }

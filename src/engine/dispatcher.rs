@@ -127,6 +127,8 @@ impl Dispatcher {
                             running.add(&turn.session.0, &turn.harness, &turn.session_id, session.cwd.clone());
                         }
                         Ok(None) => {}
+                        // It was dropped while we looked; the rest is looked at again.
+                        Err(super::Error::Store(crate::store::Error::Gone)) => due(now),
                         Err(error) => {
                             // Whatever is wrong with one session, the others do not wait for it.
                             let error = crate::domain::chain(&error);

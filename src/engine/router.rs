@@ -1,17 +1,16 @@
-//! The router: one decision per delivery, in the order of the journal.
+//! The router: decides what intake could not, in the order of the journal.
+//!
+//! Most deliveries are decided in the commit that takes them in ([`Intake`](super::Intake)). What is left for the router
+//! is large, or came while something older waited, or is to be decided anew, or met a failing store.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
+use std::time::{Duration, Instant};
 
 use crate::crash_point;
-use crate::domain::{Decision, DeliverySeq, Event, Session, SessionKey, SessionStatus};
-use crate::payload;
-use crate::routing::{self, Rules};
-use crate::store::{Db, LinksInStore, Store, Undecided};
+use crate::domain::{DeliverySeq, Event};
+use crate::store::{Store, Undecided};
 
-use super::{Bells, Error, Sessions};
+use super::decider::{self, Decider};
+use super::{Bells, Error};
 
 /// How many deliveries are decided at a time, so that they share commits and one look at the registry.
 const BATCH: usize = 128;
@@ -27,15 +26,14 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 pub struct Router {
     store: Store,
-    sessions: Sessions,
-    rules: Arc<Rules>,
+    decider: Decider,
     bells: Bells,
 }
 
 impl Router {
-    /// Deliveries in `store` are decided by `rules`.
-    pub fn new(store: Store, sessions: Sessions, rules: Arc<Rules>, bells: Bells) -> Self {
-        Self { store, sessions, rules, bells }
+    /// Deliveries in `store` are decided by `decider`.
+    pub fn new(store: Store, decider: Decider, bells: Bells) -> Self {
+        Self { store, decider, bells }
     }
 
     /// Decides whatever waits, then sleeps until more comes; for ever.
@@ -60,20 +58,15 @@ impl Router {
         if count == 0 {
             return Ok(0);
         }
+        let arrived = Instant::now();
         let read = tokio::task::spawn_blocking(|| waiting.into_iter().map(read).collect::<Vec<_>>())
             .await
             .map_err(|_| Error::Panicked)?;
-        // After the deliveries were read: what was registered before one of them came is seen.
-        let sessions = self.sessions.clone();
-        tokio::task::spawn_blocking(move || sessions.now().map(drop)).await.map_err(|_| Error::Panicked)??;
         // All are handed over before the first is waited for: they share a commit, in order.
         let mut writes = Vec::with_capacity(count);
         for (seq, event) in read {
-            let this = self.clone();
-            writes.push(self.store.submit(move |db| match event {
-                Ok(event) => this.decide(db, seq, &event),
-                Err(reason) => db.record_unreadable(seq, &reason),
-            })?);
+            let decider = self.decider.clone();
+            writes.push(self.store.submit(move |db| decider.decide(db, seq, &event, arrived).map(drop))?);
         }
         let mut failed = None;
         for write in writes {
@@ -87,97 +80,13 @@ impl Router {
         self.bells.published();
         failed.map_or(Ok(count), |error| Err(error.into()))
     }
-
-    /// Decides one delivery and makes it true. Runs on the writer, so that it sees every link learned before.
-    fn decide(&self, db: &Db, seq: DeliverySeq, event: &Event) -> Result<(), crate::store::Error> {
-        let decision = {
-            let links = LinksInStore::new(db);
-            let sessions = self.sessions.seen();
-            let routed = || routing::route(event, &self.rules, &links, &sessions);
-            // As in reading: a defect that one delivery brings to light must not stop all others.
-            let decision = std::panic::catch_unwind(std::panic::AssertUnwindSafe(routed));
-            links.finish()?;
-            match decision {
-                Ok(decision) => decision,
-                Err(_) => {
-                    let why = "cannot be decided: deciding it panicked; please report this delivery";
-                    return db.record_unreadable(seq, why);
-                }
-            }
-        };
-        // Session files first: closing is idempotent, so a crash before the commit only decides again.
-        for key in &decision.closes {
-            self.close(db, key, event)?;
-        }
-        self.note_repository(event, &decision)?;
-        crash_point::reached("after-session-file");
-        db.record_decision(seq, event, &decision, Timestamp::now())?;
-        tracing::info!(seq = seq.0, event = %event.title(), outcome = %decision.outcome, reason = ?decision.reason, "decided");
-        Ok(())
-    }
-
-    fn close(&self, db: &Db, key: &SessionKey, event: &Event) -> Result<(), crate::store::Error> {
-        let item = self.sessions.seen().get(key).map(|session| session.work_item.clone());
-        if let Some(item) = item {
-            let reason = format!("{} arrived", event.title());
-            self.sessions
-                .registry()
-                .update(&item, |session| {
-                    session.status = SessionStatus::Closed;
-                    session.closed_reason = Some(reason.clone());
-                })
-                .map_err(|error| unreadable(error.into()))?;
-            self.sessions.now().map(drop).map_err(unreadable)?;
-            db.drop_inbox(key, &format!("its session was closed: {reason}"))?;
-        }
-        Ok(())
-    }
-
-    /// Writes the repository's number into the files of sessions that a delivery has reached by name.
-    fn note_repository(&self, event: &Event, decision: &Decision) -> Result<(), crate::store::Error> {
-        let Some(repository) = &event.repository else { return Ok(()) };
-        let Some(id) = repository.id else { return Ok(()) };
-        for assignment in &decision.assignments {
-            let unknown = |session: &Session| {
-                session.repository_id.is_none() && session.work_item.repo() == Some(&repository.name)
-            };
-            let item = self
-                .sessions
-                .seen()
-                .get(&assignment.session)
-                .filter(|session| unknown(session))
-                .map(|session| session.work_item.clone());
-            if let Some(item) = item {
-                self.sessions
-                    .registry()
-                    .update(&item, |session| session.repository_id = Some(id))
-                    .map_err(|error| unreadable(error.into()))?;
-                self.sessions.now().map(drop).map_err(unreadable)?;
-            }
-        }
-        Ok(())
-    }
 }
 
-fn unreadable(error: Error) -> crate::store::Error {
-    match error {
-        Error::Store(error) => error,
-        other => crate::store::Error::Content { what: "session", why: crate::domain::chain(&other) },
-    }
-}
-
-/// Reads a delivery. One that cannot be read is kept with the reason; a panic in reading is a defect, but not a reason
-/// to stop deciding all others.
 fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>) {
     let Undecided { seq, delivery } = undecided;
-    let delivery = match delivery {
-        Ok(delivery) => delivery,
-        Err(error) => return (seq, Err(format!("cannot be read: failed to {}", crate::domain::chain(&error)))),
-    };
-    let event = match std::panic::catch_unwind(|| payload::read(&delivery)) {
-        Ok(Ok(event)) => Ok(event),
-        Ok(Err(error)) => Err(format!("cannot be read: {error}")),
-        Err(_) => Err("cannot be read: reading it panicked; please report this delivery".into()),
+    let event = match delivery {
+        Ok(delivery) => decider::read(&delivery),
+        Err(error) => Err(format!("cannot be read: failed to {}", crate::domain::chain(&error))),
     };
     (seq, event)
 }

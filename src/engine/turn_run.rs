@@ -97,7 +97,9 @@ impl TurnRunner {
         // has recorded the message, and would skip it.
         let lost = |turn: &&Turn| turn.failure == Some(FailureKind::Interrupted) && harness.repeats_safely();
         let same_id = repeat.as_ref().filter(lost).map(|turn| turn.message_id.clone());
-        let told_again = repeat.is_some() && same_id.is_none();
+        // A harness that skips a message which it has answered never shows this line; in any other case the earlier
+        // prompt stands in the conversation, and its agent may have begun to act on it.
+        let told_again = repeat.is_some() || attempt > 1;
         let message_id = same_id.unwrap_or_else(|| message_id(session, first, attempt));
         let fence = Uuid::new_v4().simple().to_string();
         let prompt = routing::prompt(session, &batch, &fence, &p.settings.prompt, told_again);
@@ -155,7 +157,9 @@ impl TurnRunner {
     /// Waits for a turn's end and records it; `shim` where we are its parent.
     pub(super) fn watch(&self, turn: Turn, shim: Option<std::process::Child>) {
         let this = self.clone();
+        let counted = self.parts.bells.turns.count();
         tokio::spawn(async move {
+            let _counted = counted;
             let dir = turn_dir(&this.parts.state_dir, turn.id);
             let waited = tokio::task::spawn_blocking(move || {
                 let finished = harness::wait(&dir);
@@ -309,8 +313,8 @@ impl TurnRunner {
         Ok(None)
     }
 
-    /// Notices whose last turn ended nobody knows how are told again by themselves: the same text under the same
-    /// message id is skipped by a harness that has it already, and others are told that it may be a repeat.
+    /// Notices whose last turn ended nobody knows how are told again by themselves: the same news under the same
+    /// message id are skipped by a harness that has answered them already.
     async fn unknown_first(&self, waiting: Vec<Notice>) -> Result<(Vec<Notice>, Option<Turn>), Error> {
         // Not only the first: a notice that was replayed by hand may stand before them.
         let mut turns: Vec<TurnId> = waiting.iter().filter_map(|notice| notice.last_turn).collect();

@@ -30,6 +30,8 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT;
     CREATE INDEX deliveries_undecided ON deliveries (seq) WHERE outcome = 'pending';
     CREATE INDEX deliveries_age ON deliveries (received_at);
+    -- What is a state of what: for news that come late.
+    CREATE INDEX deliveries_topic ON deliveries (json_extract(read, '$.supersedes')) WHERE read IS NOT NULL;
 
     -- Bodies as received, zstd: apart, so that lists do not page through them and retention can drop them first.
     CREATE TABLE bodies (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
@@ -204,6 +206,20 @@ const MIGRATIONS: &[&str] = &[
         until     INTEGER NOT NULL,
         PRIMARY KEY (principal, url)
     ) STRICT, WITHOUT ROWID;
+",
+    r"
+    -- What polling has seen of a repository, beside what it tells people. `state` is the poller's own.
+    CREATE TABLE github_polls (
+        repository TEXT    PRIMARY KEY,
+        state      TEXT    NOT NULL,
+        since      INTEGER NOT NULL,
+        checked_at INTEGER,
+        next_at    INTEGER,
+        trouble    TEXT
+    ) STRICT, WITHOUT ROWID;
+
+    -- What leads to a work item is asked for at every look.
+    CREATE INDEX links_by_target ON links (to_key);
 ",
 ];
 

@@ -117,7 +117,14 @@ fn write_all(db: &Db, receiver: &mpsc::Receiver<Box<dyn Work>>, mut checkpoints:
 
 /// Runs the group in one transaction. An `Err` means that nothing of the group is on disk.
 fn commit(db: &Db, group: &mut [Box<dyn Work>]) -> Result<(), String> {
-    let sql = |sql: &str| db.connection.execute_batch(sql).map_err(|error| error.to_string());
+    // Prepared once and kept: parsing these few words again for each delivery costs more than running them.
+    let sql = |sql: &str| {
+        db.connection
+            .prepare_cached(sql)
+            .and_then(|mut words| words.execute(()))
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
     let outcome = sql("BEGIN IMMEDIATE").and_then(|()| {
         for work in group {
             sql("SAVEPOINT work")?;
@@ -126,7 +133,10 @@ fn commit(db: &Db, group: &mut [Box<dyn Work>]) -> Result<(), String> {
             if db.connection.is_autocommit() {
                 return Err("the transaction was undone (is the disk full?)".into());
             }
-            sql(if done { "RELEASE work" } else { "ROLLBACK TO work; RELEASE work" })?;
+            if !done {
+                sql("ROLLBACK TO work")?;
+            }
+            sql("RELEASE work")?;
         }
         crash_point::reached("before-commit");
         sql("COMMIT")?;

@@ -10,13 +10,16 @@
 )]
 
 pub mod desk;
+mod github;
 pub mod model;
 pub mod npm;
 pub mod payloads;
+pub mod processes;
 mod server;
 mod stub;
 mod wait;
 
+pub use github::{Asked, GitHub};
 pub use server::{SECRET, Server, Undelivered, sign};
 pub use stub::Call;
 pub use wait::{wait_for, wait_until};
