@@ -286,7 +286,9 @@ fn names_from_the_world_cannot_move_the_cursor() {
 #[test]
 fn the_nearest_state_directory_is_used() {
     let machine = Machine::new();
-    fs::create_dir(machine.path(".the-loop")).expect("made");
+    std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700)
+        .create(machine.path(".the-loop"))
+        .expect("made");
     let done = machine.command(REGISTER).env_remove("THE_LOOP_STATE_DIR").output().expect("output");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(machine.path(".the-loop/sessions/octo-org+demo+15.json").exists());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::{config, deliveries, gh_webhook, sessions, turns};
+use super::{config, deliveries, demo, doctor, gh_webhook, sessions, turns};
 
 /// Wakes a waiting coding agent when GitHub has news for it.
 #[derive(Parser, Debug)]
@@ -58,6 +58,16 @@ pub(super) enum Command {
     Turns(turns::Command),
     /// Everything on one screen
     Status(Json),
+    /// What is wrong with this set-up, and how to mend it
+    Doctor(doctor::Doctor),
+    /// The main job end to end on this machine
+    Demo(demo::Demo),
+    /// The agent of the demonstration
+    #[command(hide = true)]
+    DemoHarness {
+        /// The conversation's id
+        session_id: String,
+    },
     /// The configuration that counts, and where each value came from
     #[command(subcommand)]
     Config(config::Command),

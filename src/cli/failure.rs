@@ -106,6 +106,10 @@ impl From<config::Error> for Failure {
                 ))
             }
             Error::NoStateDir => failure.hint("say --state-dir DIR, or set THE_LOOP_STATE_DIR"),
+            Error::NotPrivate { path } => failure.hint(format!(
+                "its configuration says what is run: if it is yours, chmod 700 '{}', or name it with --state-dir",
+                path.display()
+            )),
             Error::Read { .. } => failure,
         }
     }

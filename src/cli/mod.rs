@@ -5,6 +5,8 @@ mod checkout;
 mod config;
 mod context;
 mod deliveries;
+mod demo;
+mod doctor;
 mod explain;
 pub mod failure;
 mod gh_webhook;
@@ -50,6 +52,9 @@ pub fn main() -> ExitCode {
         Command::Deliveries(command) => deliveries::run(&context, command),
         Command::Turns(command) => turns::run(&context, command),
         Command::Status(json) => status::run(&context, json),
+        Command::Doctor(args) => doctor::run(&context, &args),
+        Command::Demo(demo) => demo::run(&context, &demo),
+        Command::DemoHarness { session_id } => demo::harness(&context, &session_id),
         Command::Sessions(command) => sessions::run(&context, command),
         Command::Config(command) => config::run(&context, command),
     });

@@ -10,7 +10,7 @@ use super::args::Json;
 use super::context::Context;
 use super::failure::{Exit, Failure};
 use super::printer::{Column, relative};
-use crate::domain::{SessionKey, Turn, TurnId, TurnState};
+use crate::domain::{FailureKind, SessionKey, Turn, TurnId, TurnState};
 use crate::engine::turn_dir;
 use crate::harness;
 use crate::store::{Access, Db, TurnFilter};
@@ -66,6 +66,7 @@ pub(super) struct Row {
     ended_at: Option<Timestamp>,
     exit_code: Option<i32>,
     error: Option<String>,
+    failure: Option<FailureKind>,
     deliveries: Vec<String>,
     cost_usd: Option<f64>,
     session_cost_usd: Option<f64>,
@@ -89,6 +90,7 @@ impl Row {
             ended_at: turn.ended_at,
             exit_code: turn.exit_code,
             error: turn.error,
+            failure: turn.failure,
             cost_usd: turn.usage.cost_usd,
             session_cost_usd: turn.usage.session_cost_usd,
             input_tokens: turn.usage.input_tokens,

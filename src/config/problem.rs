@@ -74,6 +74,12 @@ pub enum Error {
     /// Neither a state directory nor a home directory to put one in.
     #[error("choose a state directory: neither --state-dir nor HOME is set")]
     NoStateDir,
+    /// A state directory that was found, not named, and that may have come with a clone.
+    #[error("trust the state directory `{}`: others can enter it, so it may have come with a clone", path.display())]
+    NotPrivate {
+        /// The directory.
+        path: PathBuf,
+    },
 }
 
 fn unset(names: &[String]) -> String {

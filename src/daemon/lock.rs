@@ -23,12 +23,16 @@ pub struct Holder {
     pub started_at: Timestamp,
     /// Where it listens, once it does.
     pub listening: Option<String>,
+    /// The `PATH` on which it looks for agent programs.
+    #[serde(default)]
+    pub path: Option<String>,
 }
 
 impl Holder {
     /// This process, from now on.
     pub fn now(listening: Option<String>) -> Self {
-        Self { pid: std::process::id(), started_at: Timestamp::now(), listening }
+        let path = std::env::var("PATH").ok();
+        Self { pid: std::process::id(), started_at: Timestamp::now(), listening, path }
     }
 }
 
@@ -57,8 +61,12 @@ impl ServerLock {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let holder =
-                        read_holder(&file).unwrap_or(Holder { pid: 0, started_at: Timestamp::now(), listening: None });
+                    let holder = read_holder(&file).unwrap_or(Holder {
+                        pid: 0,
+                        started_at: Timestamp::now(),
+                        listening: None,
+                        path: None,
+                    });
                     return Err(Error::Held { path: state_dir.to_path_buf(), holder });
                 }
                 Err(TryLockError::Error(source)) => return Err(failed(source)),

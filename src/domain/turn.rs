@@ -85,6 +85,8 @@ pub struct Turn {
     pub exit_code: Option<i32>,
     /// Why it did not succeed.
     pub error: Option<String>,
+    /// What kind of failure that was.
+    pub failure: Option<FailureKind>,
     /// What it took.
     pub usage: Usage,
     /// The agent's last words.
@@ -167,6 +169,48 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    const ALL: [Self; 14] = [
+        Self::Overloaded,
+        Self::RateLimited,
+        Self::Busy,
+        Self::Crashed,
+        Self::TimedOut,
+        Self::Hung,
+        Self::Interrupted,
+        Self::Cancelled,
+        Self::NotSignedIn,
+        Self::ConversationGone,
+        Self::OverBudget,
+        Self::Refused,
+        Self::HarnessMissing,
+        Self::DirectoryMissing,
+    ];
+
+    /// The word that the store and JSON use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Overloaded => "overloaded",
+            Self::RateLimited => "rate_limited",
+            Self::Busy => "busy",
+            Self::Crashed => "crashed",
+            Self::TimedOut => "timed_out",
+            Self::Hung => "hung",
+            Self::Interrupted => "interrupted",
+            Self::Cancelled => "cancelled",
+            Self::NotSignedIn => "not_signed_in",
+            Self::ConversationGone => "conversation_gone",
+            Self::OverBudget => "over_budget",
+            Self::Refused => "refused",
+            Self::HarnessMissing => "harness_missing",
+            Self::DirectoryMissing => "directory_missing",
+        }
+    }
+
+    /// Reads [`as_str`](Self::as_str) back.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+
     /// Whether only a person can mend it.
     pub fn needs_a_person(self) -> bool {
         matches!(

@@ -101,15 +101,18 @@ impl Dispatcher {
         let (inboxes, states, turns) =
             self.store.read(|db| Ok((db.inboxes()?, db.session_states()?, db.running_turns()?))).await?;
         let mut running = Running::of(&turns);
+        let registered: Vec<_> = {
+            let sessions = self.sessions.now()?;
+            inboxes.iter().map(|inbox| sessions.get(&inbox.session).cloned()).collect()
+        };
         let mut wake_at: Option<Timestamp> = None;
         let mut due = |at: Timestamp| wake_at = Some(wake_at.map_or(at, |now: Timestamp| now.min(at)));
         let none = SessionState::default();
-        for inbox in &inboxes {
+        for (inbox, session) in inboxes.iter().zip(registered) {
             if running.count() >= self.settings.max_concurrent_turns {
                 // The end of a turn rings the bell.
                 break;
             }
-            let session = self.sessions.now()?.get(&inbox.session).cloned();
             let state = states.get(&inbox.session).unwrap_or(&none);
             let now = Timestamp::now();
             match readiness(inbox, session.as_ref(), state, &running, &self.settings.routing, now) {

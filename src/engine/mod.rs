@@ -87,12 +87,18 @@ impl Sessions {
         &self.registry
     }
 
-    /// The sessions as they are now: every change made before this call is seen.
+    /// Looks at the files: every change made before this call is seen. It costs a look at each file, so it is made
+    /// once for a batch of work.
     pub fn now(&self) -> Result<SessionsNow<'_>, Error> {
+        let mut seen = self.seen();
+        seen.0.refresh(&self.registry)?;
+        Ok(seen)
+    }
+
+    /// The sessions as they were when somebody last looked.
+    pub fn seen(&self) -> SessionsNow<'_> {
         // A poisoned view is a cache like any other: what it holds is checked against the files anyway.
-        let mut view = self.view.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        view.refresh(&self.registry)?;
-        Ok(SessionsNow(view))
+        SessionsNow(self.view.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
 

@@ -58,6 +58,9 @@ impl Router {
         let read = tokio::task::spawn_blocking(|| waiting.into_iter().map(read).collect::<Vec<_>>())
             .await
             .map_err(|_| Error::Panicked)?;
+        // After the deliveries were read: what was registered before one of them came is seen.
+        let sessions = self.sessions.clone();
+        tokio::task::spawn_blocking(move || sessions.now().map(drop)).await.map_err(|_| Error::Panicked)??;
         // All are handed over before the first is waited for: they share a commit, in order.
         let mut writes = Vec::with_capacity(count);
         for (seq, event) in read {
@@ -79,7 +82,7 @@ impl Router {
     fn decide(&self, db: &Db, seq: DeliverySeq, event: &Event) -> Result<(), crate::store::Error> {
         let decision = {
             let links = LinksInStore::new(db);
-            let sessions = self.sessions.now().map_err(unreadable)?;
+            let sessions = self.sessions.seen();
             let decision = routing::route(event, &self.rules, &links, &sessions);
             links.finish()?;
             decision
@@ -95,7 +98,7 @@ impl Router {
     }
 
     fn close(&self, db: &Db, key: &SessionKey, event: &Event) -> Result<(), crate::store::Error> {
-        let item = self.sessions.now().map_err(unreadable)?.get(key).map(|session| session.work_item.clone());
+        let item = self.sessions.seen().get(key).map(|session| session.work_item.clone());
         if let Some(item) = item {
             let reason = format!("{} arrived", event.title());
             self.sessions
@@ -105,6 +108,7 @@ impl Router {
                     session.closed_reason = Some(reason.clone());
                 })
                 .map_err(|error| unreadable(error.into()))?;
+            self.sessions.now().map(drop).map_err(unreadable)?;
             db.drop_inbox(key, &format!("its session was closed: {reason}"))?;
         }
         Ok(())
@@ -120,8 +124,7 @@ impl Router {
             };
             let item = self
                 .sessions
-                .now()
-                .map_err(unreadable)?
+                .seen()
                 .get(&assignment.session)
                 .filter(|session| unknown(session))
                 .map(|session| session.work_item.clone());
@@ -130,6 +133,7 @@ impl Router {
                     .registry()
                     .update(&item, |session| session.repository_id = Some(id))
                     .map_err(|error| unreadable(error.into()))?;
+                self.sessions.now().map(drop).map_err(unreadable)?;
             }
         }
         Ok(())

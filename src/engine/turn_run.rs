@@ -85,11 +85,12 @@ impl TurnRunner {
         let batch = routing::coalesce(&waiting, &p.settings.routing, &p.settings.prompt);
         let Some(first) = batch.tell.first() else { return Ok(None) };
         let attempt = batch.tell.iter().map(|notice| notice.attempts).max().unwrap_or(0) + 1;
-        let message_id = match &repeat {
-            Some(turn) if harness.repeats_safely() => turn.message_id.clone(),
-            _ => message_id(session, first, attempt),
-        };
-        let told_again = repeat.is_some() && !harness.repeats_safely();
+        // Only where nobody knows what came of it does the same id help: a harness that ended its turn in good order
+        // has recorded the message, and would skip it.
+        let lost = |turn: &&Turn| turn.failure == Some(FailureKind::Interrupted) && harness.repeats_safely();
+        let same_id = repeat.as_ref().filter(lost).map(|turn| turn.message_id.clone());
+        let told_again = repeat.is_some() && same_id.is_none();
+        let message_id = same_id.unwrap_or_else(|| message_id(session, first, attempt));
         let fence = Uuid::new_v4().simple().to_string();
         let prompt = routing::prompt(session, &batch, &fence, &p.settings.prompt, told_again);
         let mut invocation = harness.invocation(session, &prompt, &message_id);
@@ -191,6 +192,11 @@ impl TurnRunner {
                     Next::Hold => Settlement::Hold(attention(turn, failure)),
                     Next::GiveUp => Settlement::GiveUp {
                         reason: format!("turn {} was attempt {}, the last: {}", turn.id, turn.attempt, failure.message),
+                        max_attempts: match failure.kind {
+                            FailureKind::Cancelled => 0,
+                            _ => p.settings.retry.max_attempts,
+                        },
+                        at: now.checked_add(p.settings.retry.backoff).unwrap_or(now),
                     },
                 }
             }
@@ -239,6 +245,7 @@ impl TurnRunner {
             ended_at: None,
             exit_code: None,
             error: None,
+            failure: None,
             usage: Usage::default(),
             last_words: None,
         })

@@ -11,7 +11,10 @@ use crate::domain::{Delivery, Event, Nature, Source};
 /// An event that we do not map is no error: it is kept, and its nature says so. The event of a watch comes without
 /// subjects: only the watch knows whom it concerns.
 pub fn read(delivery: &Delivery) -> Result<Event, Error> {
-    let body = json::parse(&delivery.body)?;
+    let body = match delivery.source {
+        Source::Mcp(_) => json::parse(&delivery.body)?,
+        Source::GithubWebhook | Source::GithubPoll => json::parse_lean(&delivery.body)?,
+    };
     let root = Field::root(&body);
     if !root.is_object() {
         return Err(Error::NotAnObject);

@@ -12,6 +12,7 @@ mod field;
 mod fit;
 mod items;
 mod json;
+mod lean;
 mod pulls;
 mod reading;
 mod refs;

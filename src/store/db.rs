@@ -62,6 +62,23 @@ impl Db {
         }
     }
 
+    /// Whether the database is sound, as far as a quick look can tell.
+    pub fn check(&self) -> Result<(), Error> {
+        let found = self.all("check the database", "PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0))?;
+        match found.first().map(String::as_str) {
+            Some("ok") | None => Ok(()),
+            Some(why) => Err(Error::content("database", why)),
+        }
+    }
+
+    /// When the newest delivery came.
+    pub fn newest_delivery(&self) -> Result<Option<Timestamp>, Error> {
+        let newest = self.one("look at the newest delivery", "SELECT max(received_at) FROM deliveries", (), |row| {
+            row.get::<_, Option<i64>>(0)
+        })?;
+        Ok(newest.flatten().map(moment))
+    }
+
     pub(super) fn execute(&self, doing: &'static str, sql: &str, params: impl Params) -> Result<usize, Error> {
         self.connection
             .prepare_cached(sql)

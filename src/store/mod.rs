@@ -11,8 +11,12 @@ mod feed;
 mod inbox;
 mod journal;
 mod links;
+<<<<<<< HEAD
 mod owed;
 mod principals;
+=======
+mod refusals;
+>>>>>>> main
 mod retention;
 mod schema;
 mod sessions;
@@ -28,7 +32,11 @@ pub use feed::Scan;
 pub use inbox::{Inbox, WaitingNotice};
 pub use journal::{Accepting, DeliveryFilter, DeliveryRow, NoticeRow, Undecided};
 pub use links::LinksInStore;
+<<<<<<< HEAD
 pub use owed::{AttemptRow, CourierState, Due, Parcel, Post, PostEnd};
+=======
+pub use refusals::Refused;
+>>>>>>> main
 pub use retention::{Kept, Retention};
 pub use sessions::{SessionState, Spending};
 pub use subscriptions::{Subscribe, Subscribed};
@@ -65,6 +73,18 @@ pub enum Error {
         /// The version in the file.
         found: i64,
         /// The newest version we know.
+        known: i64,
+    },
+    /// An older program wrote this file, and a reader does not change it.
+    #[error(
+        "read the database `{path}`: its version {found} is older than this program's ({known}); start this version's server once"
+    )]
+    Older {
+        /// Where it is.
+        path: PathBuf,
+        /// The version in the file.
+        found: i64,
+        /// The version we read.
         known: i64,
     },
     /// The file is no database, or it is damaged.

@@ -70,7 +70,8 @@ const MIGRATIONS: &[&str] = &[r"
         session_cost_usd REAL,
         input_tokens     INTEGER,
         output_tokens    INTEGER,
-        last_words       TEXT
+        last_words       TEXT,
+        failure          TEXT
     ) STRICT;
     CREATE INDEX turns_running ON turns (id) WHERE state = 'running';
     CREATE INDEX turns_by_session ON turns (session, started_at);
@@ -112,6 +113,7 @@ const MIGRATIONS: &[&str] = &[r"
         PRIMARY KEY (host, id, name_key)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX repository_names_by_name ON repository_names (name_key);
+<<<<<<< HEAD
 ",
 r"
     -- What others may watch, written with the decision (or the turn) that made it: in the order of commits, so that
@@ -194,6 +196,16 @@ r"
         until     INTEGER NOT NULL,
         PRIMARY KEY (principal, url)
     ) STRICT, WITHOUT ROWID;
+=======
+
+    CREATE TABLE refusals (
+        id     INTEGER PRIMARY KEY AUTOINCREMENT,
+        at     INTEGER NOT NULL,
+        status INTEGER NOT NULL,
+        reason TEXT    NOT NULL,
+        hint   TEXT    NOT NULL
+    ) STRICT;
+>>>>>>> main
 "];
 
 /// Sets the connection up, checks the file and brings it to our version.
@@ -215,7 +227,10 @@ pub(super) fn prepare(db: &Db, path: &Path, access: Access) -> Result<(), Error>
     if found > known {
         return Err(Error::Newer { path: path.to_path_buf(), found, known });
     }
-    if found < known && access == Access::Write {
+    if found < known && access == Access::Read {
+        return Err(Error::Older { path: path.to_path_buf(), found, known });
+    }
+    if found < known {
         migrate(db, found).map_err(|error| opening(path, error))?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::db::{millis, moment};
 use super::{Db, Error};
 use crate::catalogue;
 use crate::domain::{
-    Attention, DeliverySeq, NoticeId, SessionKey, Turn, TurnId, TurnOutcome, TurnState, Usage, WorkItem,
+    Attention, DeliverySeq, FailureKind, NoticeId, SessionKey, Turn, TurnId, TurnOutcome, TurnState, Usage, WorkItem,
 };
 
 /// What a new turn is made of.
@@ -47,10 +47,14 @@ pub enum Settlement {
         /// Whether the attempt counts.
         counts: bool,
     },
-    /// They are kept as failed.
+    /// Those that have had all their attempts are kept as failed; the others, which joined later, wait again.
     GiveUp {
         /// Why, for the delivery's reason.
         reason: String,
+        /// How many attempts each has; 0 gives all of them up.
+        max_attempts: u32,
+        /// When the others are tried again.
+        at: Timestamp,
     },
     /// They wait until a person has mended what is the matter.
     Hold(Attention),
@@ -68,7 +72,8 @@ pub struct TurnFilter {
 }
 
 const COLUMNS: &str = "id, session, work_item, harness, session_id, cwd, state, attempt, message_id, started_at, \
-                       ended_at, exit_code, error, cost_usd, session_cost_usd, input_tokens, output_tokens, last_words";
+                       ended_at, exit_code, error, cost_usd, session_cost_usd, input_tokens, output_tokens, last_words, \
+                       failure";
 
 impl Db {
     /// Begins a turn: its notices leave the inbox.
@@ -145,7 +150,7 @@ impl Db {
         self.execute(
             "finish a turn",
             "UPDATE turns SET state = ?2, ended_at = ?3, exit_code = ?4, error = ?5, cost_usd = ?6,
-                 session_cost_usd = ?7, input_tokens = ?8, output_tokens = ?9, last_words = ?10 WHERE id = ?1",
+                 session_cost_usd = ?7, input_tokens = ?8, output_tokens = ?9, last_words = ?10, failure = ?11 WHERE id = ?1",
             params![
                 turn.0,
                 outcome.state.as_str(),
@@ -156,13 +161,23 @@ impl Db {
                 usage.session_cost_usd,
                 usage.input_tokens.and_then(|n| i64::try_from(n).ok()),
                 usage.output_tokens.and_then(|n| i64::try_from(n).ok()),
-                outcome.last_words
+                outcome.last_words,
+                outcome.failure.as_ref().map(|failure| failure.kind.as_str())
             ],
         )?;
         self.settle_notices(turn, settlement)?;
         match settlement {
-            Settlement::Delivered | Settlement::GiveUp { .. } => self.set_retry(&row.session, None)?,
+            Settlement::Delivered => self.set_retry(&row.session, None)?,
             Settlement::Retry { at, .. } => self.set_retry(&row.session, Some(*at))?,
+            Settlement::GiveUp { at, .. } => {
+                let others = self.one(
+                    "look for notices that wait again",
+                    "SELECT 1 FROM notices WHERE turn = ?1 AND state = 'waiting' LIMIT 1",
+                    [turn.0],
+                    |_| Ok(()),
+                )?;
+                self.set_retry(&row.session, others.map(|()| *at))?;
+            }
             Settlement::Hold(attention) => self.set_attention(&row.session, attention, now)?,
         }
         for seq in self.deliveries_of(turn)? {
@@ -174,12 +189,19 @@ impl Db {
     }
 
     fn settle_notices(&self, turn: TurnId, settlement: &Settlement) -> Result<(), Error> {
-        let (state, counted, reason) = match settlement {
+        let tried_again = || Some("its turn failed; it will be tried again".into());
+        if let Settlement::GiveUp { max_attempts, .. } = settlement {
+            self.execute(
+                "settle a turn's notices",
+                "UPDATE notices SET state = 'waiting', attempts = attempts + 1, reason = ?3
+                 WHERE turn = ?1 AND state = 'told' AND attempts + 1 < ?2",
+                params![turn.0, max_attempts, tried_again()],
+            )?;
+        }
+        let (state, counted, reason): (_, _, Option<String>) = match settlement {
             Settlement::Delivered => ("delivered", 0, None),
-            Settlement::Retry { counts, .. } => {
-                ("waiting", i64::from(*counts), Some("its turn failed; it will be tried again".into()))
-            }
-            Settlement::GiveUp { reason } => ("failed", 1, Some(reason.clone())),
+            Settlement::Retry { counts, .. } => ("waiting", i64::from(*counts), tried_again()),
+            Settlement::GiveUp { reason, .. } => ("failed", 1, Some(reason.clone())),
             Settlement::Hold(attention) => ("waiting", 0, Some(format!("held: {attention}"))),
         };
         self.execute(
@@ -271,6 +293,7 @@ fn raw_turn(row: &Row<'_>) -> rusqlite::Result<RawTurn> {
             output_tokens: unsigned(row.get(16)?),
         },
         last_words: row.get(17)?,
+        failure: row.get::<_, Option<String>>(18)?.and_then(|word| FailureKind::from_word(&word)),
     };
     Ok((turn, row.get(2)?, row.get(6)?))
 }

@@ -106,6 +106,7 @@ async fn receive(State(receiver): State<Arc<Receiver>>, request: Request) -> Res
                 event = ?show(event),
                 "refused a delivery"
             );
+            receiver.intake.note_refusal(refusal.status().as_u16(), refusal.reason(), refusal.hint());
             refusal.into_response()
         }
     }

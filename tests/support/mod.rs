@@ -1,0 +1,20 @@
+//! A whole machine for tests: the real program as a server, stubs for agent programs, GitHub's payloads.
+//!
+//! Every wait is for a condition. Whatever a test starts ends with it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    clippy::print_stderr,
+    reason = "each test program uses a part, and failures are told on stderr"
+)]
+
+pub mod npm;
+pub mod payloads;
+mod server;
+mod stub;
+mod wait;
+
+pub use server::{SECRET, Server, Undelivered, sign};
+pub use stub::Call;
+pub use wait::{wait_for, wait_until};
