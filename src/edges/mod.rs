@@ -2,3 +2,4 @@
 
 pub mod github_webhook;
 pub mod listener;
+pub mod mcp_server;
