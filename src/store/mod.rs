@@ -11,12 +11,9 @@ mod feed;
 mod inbox;
 mod journal;
 mod links;
-<<<<<<< HEAD
 mod owed;
 mod principals;
-=======
 mod refusals;
->>>>>>> main
 mod retention;
 mod schema;
 mod sessions;
@@ -32,11 +29,8 @@ pub use feed::Scan;
 pub use inbox::{Inbox, WaitingNotice};
 pub use journal::{Accepting, DeliveryFilter, DeliveryRow, NoticeRow, Undecided};
 pub use links::LinksInStore;
-<<<<<<< HEAD
 pub use owed::{AttemptRow, CourierState, Due, Parcel, Post, PostEnd};
-=======
 pub use refusals::Refused;
->>>>>>> main
 pub use retention::{Kept, Retention};
 pub use sessions::{SessionState, Spending};
 pub use subscriptions::{Subscribe, Subscribed};

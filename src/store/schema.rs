@@ -113,7 +113,14 @@ const MIGRATIONS: &[&str] = &[r"
         PRIMARY KEY (host, id, name_key)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX repository_names_by_name ON repository_names (name_key);
-<<<<<<< HEAD
+
+    CREATE TABLE refusals (
+        id     INTEGER PRIMARY KEY AUTOINCREMENT,
+        at     INTEGER NOT NULL,
+        status INTEGER NOT NULL,
+        reason TEXT    NOT NULL,
+        hint   TEXT    NOT NULL
+    ) STRICT;
 ",
 r"
     -- What others may watch, written with the decision (or the turn) that made it: in the order of commits, so that
@@ -196,16 +203,6 @@ r"
         until     INTEGER NOT NULL,
         PRIMARY KEY (principal, url)
     ) STRICT, WITHOUT ROWID;
-=======
-
-    CREATE TABLE refusals (
-        id     INTEGER PRIMARY KEY AUTOINCREMENT,
-        at     INTEGER NOT NULL,
-        status INTEGER NOT NULL,
-        reason TEXT    NOT NULL,
-        hint   TEXT    NOT NULL
-    ) STRICT;
->>>>>>> main
 "];
 
 /// Sets the connection up, checks the file and brings it to our version.
