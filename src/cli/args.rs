@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::{config, deliveries, demo, doctor, gh_webhook, sessions, turns};
+use super::{config, deliveries, demo, doctor, gh_webhook, mcp, sessions, turns, watches};
 
 /// Wakes a waiting coding agent when GitHub has news for it.
 #[derive(Parser, Debug)]
@@ -56,6 +56,12 @@ pub(super) enum Command {
     /// What was run, with what result
     #[command(subcommand)]
     Turns(turns::Command),
+    /// What sessions wait for at other MCP servers
+    #[command(subcommand)]
+    Watches(watches::Command),
+    /// MCP servers of our own: the agent's tools
+    #[command(subcommand)]
+    Mcp(mcp::Command),
     /// Everything on one screen
     Status(Json),
     /// What is wrong with this set-up, and how to mend it

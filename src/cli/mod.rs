@@ -11,6 +11,8 @@ mod explain;
 pub mod failure;
 mod gh_webhook;
 mod links;
+mod mcp;
+mod mcp_install;
 mod poke;
 pub mod printer;
 mod samples;
@@ -20,6 +22,7 @@ mod session_register;
 mod sessions;
 mod status;
 mod turns;
+mod watches;
 
 use std::process::ExitCode;
 
@@ -56,6 +59,8 @@ pub fn main() -> ExitCode {
         Command::Demo(demo) => demo::run(&context, &demo),
         Command::DemoHarness { session_id } => demo::harness(&context, &session_id),
         Command::Sessions(command) => sessions::run(&context, command),
+        Command::Watches(command) => watches::run(&context, command),
+        Command::Mcp(command) => mcp::run(&context, command),
         Command::Config(command) => config::run(&context, command),
     });
     match done {

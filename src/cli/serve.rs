@@ -36,12 +36,14 @@ impl Serve {
 
 pub(super) fn run(context: &Context, serve: &Serve) -> Result<(), Failure> {
     context.start_log();
-    let settings = context.configuration(&serve.flags())?.settings;
+    let loaded = context.configuration(&serve.flags())?;
+    let (settings, config_file) = (loaded.settings, loaded.file.map(|file| context.cwd.join(file)));
     let secrets = config::secrets(&settings.gh_webhook.secret_env, &context.environment)?;
     let path = settings.gh_webhook.path.clone();
     let start = Start {
         settings,
         state_dir: context.state_dir()?,
+        config_file,
         secrets,
         environment: std::env::vars_os().collect(),
         drain: serve.drain,

@@ -15,7 +15,7 @@ use crate::domain::{Session, SessionStatus};
 use crate::registry::{self, Registered};
 
 /// The variables in which harnesses tell the programs that they run which conversation they run in.
-const SESSION_VARIABLES: &[(&str, &str)] =
+pub(super) const SESSION_VARIABLES: &[(&str, &str)] =
     &[("claude", "CLAUDE_CODE_SESSION_ID"), ("codex", "CODEX_THREAD_ID"), ("copilot", "COPILOT_AGENT_SESSION_ID")];
 
 /// `the-loop sessions register …`

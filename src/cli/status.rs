@@ -12,7 +12,7 @@ use super::{session_news, turns};
 use crate::daemon;
 use crate::domain::{Outcome, SessionStatus};
 use crate::engine::schedule::HOUR;
-use crate::store::{Access, Db, DeliveryFilter};
+use crate::store::{Access, Db, DeliveryFilter, ServerState};
 
 /// How many failed deliveries are named.
 const NAMED: usize = 5;
@@ -26,6 +26,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     let mut running = Vec::new();
     let mut failed = Vec::new();
     let mut outcomes = Vec::new();
+    let (mut watches, mut servers) = (Vec::new(), Vec::new());
     if Db::exists(&state_dir) {
         let db = Db::open(&state_dir, Access::Read)?;
         for turn in db.running_turns()? {
@@ -33,6 +34,8 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         }
         let filter = DeliveryFilter { outcome: Some(Outcome::Failed), limit: NAMED, ..DeliveryFilter::default() };
         failed = db.list_deliveries(&filter)?;
+        watches = db.watches(true)?;
+        servers = db.server_states()?;
         outcomes = db.count_outcomes(now.checked_sub(HOUR * 24).unwrap_or(Timestamp::MIN))?;
     }
     let none = SessionNews::default();
@@ -49,7 +52,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
             outcomes.iter().map(|(outcome, count)| (outcome.as_str().to_owned(), json!(count))).collect();
         return context.printer.json(&json!({
             "server": server, "sessions": sessions, "waiting": waiting, "running": running, "failed": failed,
-            "last_day": outcomes, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
+            "last_day": outcomes, "watches": watches, "mcp_servers": servers, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
         }));
     }
     let p = context.printer;
@@ -81,6 +84,16 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     for (id, row, item) in &running {
         p.line(&format!("          turn {id} for {item}, {} so far", row.took(now)))?;
     }
+    if !watches.is_empty() {
+        p.line(&format!("watches   {} active", watches.len()))?;
+        let mut names: Vec<_> = watches.iter().map(|watch| watch.server.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let state = servers.iter().find(|state| state.server == name);
+            p.line(&format!("          {name}: {}", standing(state, server.is_some(), now)))?;
+        }
+    }
     let counts: Vec<_> = outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     p.line(&format!("last day  {}", if counts.is_empty() { "no deliveries".into() } else { counts.join(", ") }))?;
     for row in &failed {
@@ -98,4 +111,20 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         p.line(&format!("damaged   {}: {}", damaged.path.display(), damaged.why))?;
     }
     Ok(())
+}
+
+/// How an MCP server stands: connected since, last checked, next, why not.
+pub(super) fn standing(state: Option<&ServerState>, runs: bool, now: Timestamp) -> String {
+    let Some(state) = state.filter(|_| runs) else {
+        return if runs { "not connected yet".into() } else { "no server of ours runs".into() };
+    };
+    let checked = state.checked_at.map_or_else(|| "not checked yet".into(), |at| format!("last checked {}", relative(at, now)));
+    match (&state.problem, state.connected_since) {
+        (Some(problem), _) => {
+            let next = state.next_at.map_or_else(String::new, |at| format!("; tried again {}", relative(at.max(now), now)));
+            format!("cannot be used: {problem}{next}")
+        }
+        (None, Some(since)) => format!("connected since {}, {checked}", relative(since, now)),
+        (None, None) => "not needed now".into(),
+    }
 }

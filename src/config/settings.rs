@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::server_tables::McpServer;
 use crate::domain::{Size, Span};
 pub use crate::harness::Definition as HarnessDefinition;
 use crate::harness::Harnesses;
@@ -22,6 +23,10 @@ pub struct Settings {
     pub dispatch: Dispatch,
     /// `[store]`.
     pub store: StoreSettings,
+    /// `[mcp.servers.NAME]`, by name: whose events are watched.
+    pub mcp_servers: BTreeMap<String, McpServer>,
+    /// `mcp.callback.url`: the address under which such servers reach `/mcp-events`, where they can.
+    pub mcp_callback: Option<String>,
     /// `[harness.NAME]`, by name; only what was configured.
     pub harness: BTreeMap<String, HarnessDefinition>,
 }

@@ -6,6 +6,7 @@
 
 mod housekeeping;
 mod lock;
+pub mod watching;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -20,8 +21,10 @@ pub use lock::{Holder, ServerLock, holder, poke};
 
 use crate::config::Settings;
 use crate::domain::Secret;
-use crate::edges::{github_webhook, listener};
-use crate::engine::{Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts};
+use crate::edges::{github_webhook, listener, mcp_client};
+use crate::engine::{
+    Bells, Dispatcher, DispatcherSettings, Intake, Router, Sessions, TurnRunner, TurnRunnerParts, Watches,
+};
 use crate::harness::{Harnesses, Limits};
 use crate::registry::Registry;
 use crate::retry::Policy;
@@ -84,6 +87,8 @@ pub struct Start {
     pub settings: Settings,
     /// Where everything is kept.
     pub state_dir: PathBuf,
+    /// The configuration file, where there is one.
+    pub config_file: Option<PathBuf>,
     /// The webhook's secrets.
     pub secrets: Vec<Secret>,
     /// Our environment, from which the turns' are made.
@@ -119,7 +124,7 @@ pub fn dispatcher_settings(settings: &Settings) -> DispatcherSettings {
 
 /// Runs the server until a signal ends it. `ready` is told the address once deliveries are taken.
 pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
-    let Start { settings, state_dir, secrets, environment, drain } = start;
+    let Start { settings, state_dir, config_file, secrets, environment, drain } = start;
     let lock = ServerLock::take(&state_dir)?;
     let store = Store::open(&state_dir)?;
     let sessions = Sessions::new(Registry::open(&state_dir)?);
@@ -129,28 +134,33 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let local = bound.local_addr().map_err(|source| Error::Bind { address: "the socket".into(), source })?;
     lock.note(&Holder::now(Some(format!("http://{local}{}", settings.gh_webhook.path))))?;
 
+    let servers = watching::servers(&settings, &state_dir, &environment, &secrets);
     let bells = Bells::default();
     let dispatching = Arc::new(dispatcher_settings(&settings));
     let runner = TurnRunner::new(TurnRunnerParts {
         state_dir: state_dir.clone(),
+        config_file,
         program: own_program()?,
         store: store.clone(),
         sessions: sessions.clone(),
         harnesses,
         settings: Arc::clone(&dispatching),
         secrets: secrets.clone(),
-        secret_names: settings.gh_webhook.secret_env.clone(),
+        secret_names: watching::secret_names(&settings),
         environment,
         bells: bells.clone(),
     });
     let rules = Arc::new(Rules { routing: settings.routing.clone(), trust: settings.trust.clone() });
     let router = Router::new(store.clone(), sessions.clone(), rules, bells.clone());
+    let watches = Watches::new(store.clone(), sessions.clone(), bells.clone());
     let dispatcher = Dispatcher::new(store.clone(), sessions, dispatching, bells.clone(), runner);
     dispatcher.recover().await?;
 
     let stop = CancellationToken::new();
     watch_signals(stop.clone(), bells.clone())?;
+    let making = mcp_client::Making::default();
     let tasks = [
+        tokio::spawn(watch_servers(servers, watches.clone(), making.clone())),
         tokio::spawn(router.run()),
         tokio::spawn(dispatcher.run()),
         tokio::spawn(housekeeping::run(store.clone(), state_dir.clone(), settings.store.clone())),
@@ -163,6 +173,10 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         read_timeout: settings.gh_webhook.read_timeout.0,
     };
     let app = github_webhook::routes(webhook, Intake::new(store.clone(), bells));
+    let app = match &settings.mcp_callback {
+        Some(_) => app.merge(mcp_client::routes(watches, making)),
+        None => app,
+    };
     ready(local);
     listener::serve(bound, app, settings.gh_webhook.max_connections, stop).await;
 
@@ -176,6 +190,14 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     store.close().await;
     drop(lock);
     Ok(())
+}
+
+/// Serves the watches at the servers that can be used, and says which cannot.
+async fn watch_servers(servers: watching::Servers, watches: Watches, making: mcp_client::Making) {
+    for (server, why) in &servers.unusable {
+        tracing::error!(server, why, "an MCP server cannot be used");
+    }
+    mcp_client::run(servers.usable, watches, servers.unusable, making).await;
 }
 
 /// Ends with the last running turn.
@@ -205,6 +227,7 @@ fn watch_signals(stop: CancellationToken, bells: Bells) -> Result<(), Error> {
                 _ = interrupt.recv() => break stop.cancel(),
                 _ = poked.recv() => {
                     bells.router.notify_one();
+                    bells.watches.notify_one();
                     bells.dispatcher.notify_one();
                 }
             }

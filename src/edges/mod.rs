@@ -2,4 +2,6 @@
 
 pub mod github_webhook;
 pub mod listener;
+pub mod mcp_agent;
+pub mod mcp_client;
 pub mod mcp_server;

@@ -6,6 +6,7 @@
 //! between looking and sleeping; and what is in the store is found after any restart.
 
 mod courier;
+mod desk;
 mod dispatcher;
 mod explain;
 mod feed;
@@ -14,12 +15,14 @@ mod router;
 pub mod schedule;
 mod subscriptions;
 mod turn_run;
+mod watching;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
 pub use courier::Courier;
+pub use desk::{Added, Desk, NewWatch, Who};
 pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
 pub use explain::explain;
 pub use feed::{Feed, Interest, Page, Said, Stream};
@@ -29,6 +32,9 @@ pub use subscriptions::{
     Granted, Lifetime, Request, SubscribeError, SubscriptionSettings, Subscriptions, subscription_id,
 };
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
+pub use watching::{Taken, Told, Watches};
+
+pub use crate::store::{Hook, ServerState};
 
 use crate::domain::{Session, SessionKey};
 use crate::registry::{Registry, View};
@@ -59,6 +65,8 @@ pub struct Bells {
     pub feed: Arc<Notify>,
     /// Something is owed to a subscription.
     pub courier: Arc<Notify>,
+    /// A watch was added or ended, or a session closed.
+    pub watches: Arc<Notify>,
 }
 
 impl Bells {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::domain::{Decision, DeliverySeq, Event, Session, SessionKey, SessionStatus};
 use crate::payload;
 use crate::routing::{self, Rules};
 use crate::store::{Db, LinksInStore, Store, Undecided};
 
-use super::{Bells, Error, Sessions};
+use super::{Bells, Error, Sessions, watching};
 
 /// How many deliveries are decided at a time, so that they share commits and one look at the registry.
 const BATCH: usize = 128;
@@ -63,11 +64,13 @@ impl Router {
         tokio::task::spawn_blocking(move || sessions.now().map(drop)).await.map_err(|_| Error::Panicked)??;
         // All are handed over before the first is waited for: they share a commit, in order.
         let mut writes = Vec::with_capacity(count);
-        for (seq, event) in read {
+        for (seq, event, data) in read {
             let this = self.clone();
-            writes.push(self.store.submit(move |db| match event {
-                Ok(event) => this.decide(db, seq, &event),
-                Err(reason) => db.record_unreadable(seq, &reason),
+            writes.push(self.store.submit(move |db| match (event, data) {
+                // What came by a watch is decided when it comes, and here only when a person asks for it anew.
+                (Ok(event), Some(data)) => watching::decide(db, &this.sessions, seq, &event, &data),
+                (Ok(event), None) => this.decide(db, seq, &event),
+                (Err(reason), _) => db.record_unreadable(seq, &reason),
             })?);
         }
         for write in writes {
@@ -110,6 +113,7 @@ impl Router {
                 .map_err(|error| unreadable(error.into()))?;
             self.sessions.now().map(drop).map_err(unreadable)?;
             db.drop_inbox(key, &format!("its session was closed: {reason}"))?;
+            self.bells.watches.notify_one();
         }
         Ok(())
     }
@@ -149,12 +153,13 @@ fn unreadable(error: Error) -> crate::store::Error {
 
 /// Reads a delivery. One that cannot be read is kept with the reason; a panic in reading is a defect, but not a reason
 /// to stop deciding all others.
-fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>) {
+fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>, Option<Value>) {
     let Undecided { seq, delivery } = undecided;
+    let data = watching::data_of(&delivery);
     let event = match std::panic::catch_unwind(|| payload::read(&delivery)) {
         Ok(Ok(event)) => Ok(event),
         Ok(Err(error)) => Err(format!("cannot be read: {error}")),
         Err(_) => Err("cannot be read: reading it panicked; please report this delivery".into()),
     };
-    (seq, event)
+    (seq, event, data)
 }

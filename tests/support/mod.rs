@@ -9,6 +9,7 @@
     reason = "each test program uses a part, and failures are told on stderr"
 )]
 
+pub mod events;
 pub mod npm;
 pub mod payloads;
 mod server;

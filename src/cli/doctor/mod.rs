@@ -1,6 +1,7 @@
 //! `doctor`: what is wrong with this set-up, and how to mend it.
 
 mod harnesses;
+mod servers;
 mod set_aside;
 mod setup;
 
@@ -90,6 +91,7 @@ pub(super) fn run(context: &Context, doctor: &Doctor) -> Result<(), Failure> {
     checks.push(setup::clock(&state_dir));
     checks.extend(harnesses::programs(context, &settings, server.as_ref())?);
     checks.extend(harnesses::sessions(context, &settings)?);
+    checks.extend(servers::servers(context, &settings)?);
     let refused = refusals(&state_dir);
     let problems = checks.iter().filter(|check| check.verdict == Verdict::Problem).count();
     if doctor.json.json {
