@@ -4,7 +4,7 @@
 //!
 //! | floor | modules |
 //! | --- | --- |
-//! | 0 | [`domain`]: the nouns and their legal states |
+//! | 0 | [`domain`]: the nouns and their legal states; [`crash_point`]: where tests make the server die |
 //! | 1 | [`signing`]: who sent these bytes |
 //! | 2 | [`payload`]: bytes to events; [`catalogue`]: events to what others may watch; [`routing`]: events to decisions and prompts; [`retry`]: when to try again |
 //! | 3 | [`store`]: SQLite; [`registry`]: sessions as files |
@@ -19,6 +19,7 @@ pub mod catalogue;
 pub mod cli;
 pub mod clients;
 pub mod config;
+pub mod crash_point;
 pub mod daemon;
 pub mod domain;
 pub mod edges;

@@ -41,7 +41,7 @@ pub fn next(policy: &Policy, attempt: u32, failure: &Failure, now: Timestamp, ji
     if failure.kind.needs_a_person() {
         return Next::Hold;
     }
-    let counts = !matches!(failure.kind, FailureKind::Busy);
+    let counts = !matches!(failure.kind, FailureKind::Busy | FailureKind::NotBegun);
     if failure.kind == FailureKind::Cancelled || (counts && attempt >= policy.max_attempts) {
         return Next::GiveUp;
     }
@@ -116,6 +116,10 @@ mod tests {
     fn a_busy_conversation_costs_no_attempt_and_a_person_is_waited_for() {
         let now = Timestamp::UNIX_EPOCH;
         assert!(matches!(next(&POLICY, 9, &failure(FailureKind::Busy), now, 0.0), Next::Again { counts: false, .. }));
+        assert!(matches!(
+            next(&POLICY, 9, &failure(FailureKind::NotBegun), now, 0.0),
+            Next::Again { counts: false, .. }
+        ));
         assert_eq!(next(&POLICY, 1, &failure(FailureKind::NotSignedIn), now, 0.0), Next::Hold);
         assert_eq!(next(&POLICY, 1, &failure(FailureKind::Cancelled), now, 0.0), Next::GiveUp);
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const FLOORS: &[&[&str]] = &[
-    &["domain"],
+    &["domain", "crash_point"],
     &["signing"],
     &["catalogue", "payload", "routing", "retry"],
     &["store", "registry"],
@@ -41,7 +41,7 @@ const QUARANTINE: &[(&str, &[&str])] = &[
     ("subtle", &["signing"]),
     ("pulldown_cmark", &["payload", "routing"]),
     ("tempfile", &["registry", "harness", "cli"]),
-    ("rustix", &["harness", "daemon", "cli", "registry", "config"]),
+    ("rustix", &["harness", "daemon", "cli", "registry", "config", "crash_point"]),
     ("base64", &["signing"]),
     ("tokio", &["store", "clients", "engine", "edges", "daemon", "cli"]),
 ];

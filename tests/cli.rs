@@ -105,7 +105,7 @@ fn register_refuses_a_second_session() {
         "register",
         "Octo-Org/Demo#15",
         "--harness",
-        "codex",
+        "cursor",
         "--session-id",
         "second"
     ]));

@@ -213,6 +213,12 @@ keep_for = "1s"
 args = ["-x"]
 
 [harness.empty]
+
+[github]
+api_url = "http://octocat:hush@ghe.example.com"
+[github_poll]
+interval = "10ms"
+max_age = "1s"
 "#;
     insta::assert_snapshot!(problems(text, &[]));
 }
@@ -250,7 +256,12 @@ fn the_example_has_every_key_and_no_other() {
     let loaded = read(&with_examples(), &[], &[]).expect("the example with its examples");
     let from_file = loaded.origins.iter().filter(|(_, origin)| matches!(origin, Origin::File { .. }));
     let named = |key: &String| {
-        let pairs = [("harness.mine.", "harness.NAME."), ("servers.mine.", "servers.NAME."), ("servers.elsewhere.", "servers.NAME.")];
+        let pairs = [
+            ("mcp.tokens.0.", "mcp.tokens.N."),
+            ("harness.mine.", "harness.NAME."),
+            ("servers.mine.", "servers.NAME."),
+            ("servers.elsewhere.", "servers.NAME."),
+        ];
         pairs.iter().fold(key.clone(), |key, (from, to)| key.replace(from, to))
     };
     let written: BTreeSet<String> = from_file.map(|(key, _)| named(key)).collect();

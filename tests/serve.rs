@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Server, payloads, wait_until};
+use support::{Server, payloads, processes, wait_until};
 
 #[test]
 fn each_payload_finds_its_session() {
@@ -61,4 +61,71 @@ fn a_server_is_killed_stopped_and_started_again() {
     assert!(server.stop().success());
     server.restart();
     assert_eq!(server.get("/healthz").expect("an answer").0, 200);
+}
+
+const CODEX: &str = "0190a0de-0000-7000-8000-000000000001";
+const REPEAT: &str = "This may be a repeat";
+
+/// What a failed turn told stays in the conversation, and the agent may have acted on it.
+#[test]
+fn news_that_is_told_again_says_so() {
+    for (harness, id) in [("claude", "safe-id"), ("codex", CODEX)] {
+        let server = Server::start("");
+        server.register("octo-org/demo#15", harness, id);
+        server.plan(harness, "if mkdir \"$root/failed\"; then exit 1; fi");
+        server.post("issue_comment", &payloads::issue_comment(15, "hello"));
+        let states: Vec<_> = server.ended_turns(2).iter().map(|turn| turn["state"].clone()).collect();
+        assert_eq!(states, ["failed", "succeeded"], "{harness}");
+        server.post("issue_comment", &payloads::issue_comment(15, "something new"));
+        let repeats: Vec<_> = server.wait_calls(3).iter().map(|call| call.prompt().contains(REPEAT)).collect();
+        assert_eq!(repeats, [false, true, false], "{harness}");
+    }
+}
+
+/// Claude Code skips a message that it has answered; one that it has not answered it reads twice.
+#[test]
+fn news_of_an_interrupted_turn_says_that_it_is_told_again() {
+    for (harness, id) in [("claude", "safe-id"), ("codex", CODEX)] {
+        let mut server = Server::start("");
+        server.register("octo-org/demo#15", harness, id);
+        server.hold();
+        server.post("issue_comment", &payloads::issue_comment(15, "hello"));
+        server.wait_calls(1);
+        let shim = processes::shim(&server, 1);
+        let children = processes::children(&shim);
+        server.kill();
+        processes::kill(&shim);
+        children.iter().for_each(|child| processes::kill(child));
+        server.release();
+        server.serve(&[]);
+        let states: Vec<_> = server.ended_turns(2).iter().map(|turn| turn["state"].clone()).collect();
+        assert_eq!(states, ["interrupted", "succeeded"], "{harness}");
+        let repeats: Vec<_> = server.calls().iter().map(|call| call.prompt().contains(REPEAT)).collect();
+        assert_eq!(repeats, [false, true], "{harness}");
+    }
+}
+
+/// A person at the terminal may take hours; finding the conversation busy again and again uses up nothing.
+#[test]
+fn a_busy_conversation_uses_up_no_budget() {
+    let server =
+        Server::start("[routing]\ndebounce = \"10ms\"\n[dispatch]\nretry_backoff = \"20ms\"\nmax_turns_per_hour = 2\n");
+    server.register("octo-org/demo#15", "codex", CODEX);
+    let busy = server.path("busy");
+    std::fs::write(&busy, "").expect("a mark");
+    server
+        .plan("codex", "if [ -e \"$root/busy\" ]; then echo 'Error: it already has an active writer' >&2; exit 1; fi");
+    server.post("issue_comment", &payloads::issue_comment(15, "hello"));
+    server.ended_turns(5);
+    std::fs::remove_file(busy).expect("the mark");
+    wait_until("it is told", || server.turns().last().is_some_and(|turn| turn["state"] == "succeeded"));
+    // What ran counts: of two in an hour, one is left.
+    let told = |text: &str| server.post("issue_comment", &payloads::issue_comment(15, text));
+    told("one more");
+    wait_until("one more is told", || server.calls().last().is_some_and(|call| call.prompt().contains("one more")));
+    told("one too many");
+    wait_until("the budget holds the last", || {
+        let row = server.json(&["sessions", "show", "octo-org/demo#15"]);
+        row["held"].to_string().contains("max_turns_per_hour: 2 turns in the last hour, 2 are allowed")
+    });
 }

@@ -322,9 +322,33 @@ fn a_shim_that_comes_late_runs_nothing() {
     let turn = Turn::of("echo ran > ran");
     harness::prepare(&turn.dir(), &turn.invocation, &turn.limits).expect("prepared");
     assert_eq!(harness::standing(&turn.dir()).expect("standing"), Standing::Lost);
-    assert_eq!(harness::wait(&turn.dir()).expect("waited").ending, Ending::Lost);
+    assert!(is_not_begun(&harness::wait(&turn.dir()).expect("waited")));
     assert!(!late_shim(&turn), "a late shim took the turn");
     assert!(!turn.work("ran").exists());
+}
+
+#[test]
+fn a_turn_whose_server_died_before_its_shim_began_is_known_not_to_have_run() {
+    let turn = Turn::of("echo ran");
+    // Before there was a directory, and after there was a lock for the shim to be handed.
+    assert!(is_not_begun(&harness::wait(&turn.dir()).expect("waited")));
+    harness::prepare(&turn.dir(), &turn.invocation, &turn.limits).expect("prepared");
+    fs::write(turn.dir().join("lock"), "").expect("a lock");
+    assert!(is_not_begun(&harness::wait(&turn.dir()).expect("waited")));
+}
+
+#[test]
+fn a_turn_whose_directory_was_removed_is_not_taken_for_one_that_never_ran() {
+    let mut turn = Turn::of("echo $$ > pid; exec sleep 1000").started();
+    let pid = turn.said("pid");
+    turn.kill_shim();
+    fs::remove_dir_all(turn.dir()).expect("removed");
+    assert_eq!(harness::wait(&turn.dir()).expect("waited").ending, Ending::Lost);
+    assert!(!is_alive(&pid), "it outlived its turn");
+}
+
+fn is_not_begun(finished: &Finished) -> bool {
+    matches!(finished.ending, Ending::NotStarted { kind: FailureKind::NotBegun, .. })
 }
 
 #[test]

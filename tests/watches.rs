@@ -10,7 +10,8 @@ use support::events::{Events, now, post};
 use support::{Server, wait_for, wait_until};
 
 const ITEM: &str = "local:demo";
-const QUICK: &str = "[routing]\ndebounce = \"30ms\"\n[dispatch]\nretry_backoff = \"50ms\"\nmax_turns_per_hour = 10000\n";
+const QUICK: &str =
+    "[routing]\ndebounce = \"30ms\"\n[dispatch]\nretry_backoff = \"50ms\"\nmax_turns_per_hour = 10000\n";
 
 fn machine(events: &Events, more: &str) -> Server {
     let server = Server::start(&format!("{QUICK}{}min_poll_interval = \"100ms\"\n{more}", events.table()));
@@ -39,7 +40,9 @@ fn a_flood_by_stream_stays_in_order_and_is_told_once() {
     events.script().stream_ends_after = Some(97);
     let server = machine(&events, "");
     let id = watch(&server, &[]);
-    wait_until("the stream is open", || events.count("events/stream") > 0 && row(&server, &id)["checked_at"].is_string());
+    wait_until("the stream is open", || {
+        events.count("events/stream") > 0 && row(&server, &id)["checked_at"].is_string()
+    });
     for n in 0..400 {
         events.emit(&format!("evt-{n}"), json!({"n": format!("n-{n}-")}));
     }
@@ -202,7 +205,8 @@ fn a_callback_believes_signatures_and_nothing_else() {
     assert_eq!(post(&url, &secret, "msg_gap", now(), &json!({"type": "gap", "cursor": "7"}).to_string()).0, 204);
     wait_until("the gap is told", || told(&server).contains("watch.gap"));
     assert_eq!(row(&server, &id)["cursor"], "7");
-    let ended = json!({"type": "terminated", "error": {"code": -32024, "message": "access was taken away"}}).to_string();
+    let ended =
+        json!({"type": "terminated", "error": {"code": -32024, "message": "access was taken away"}}).to_string();
     assert_eq!(post(&url, &secret, "msg_end", now(), &ended).0, 204);
     wait_until("the end is told", || told(&server).contains("access was taken away"));
     assert_eq!(post(&url, &secret, "evt-2", now(), &event("2")).0, 410);

@@ -140,7 +140,12 @@ pub(super) const TYPES: &[EventType] = &[
         ],
         filters: &[
             BY_REPOSITORY,
-            Filter { name: "branch", about: "Only where the commit heads this branch", on: "branches", how: How::Holds },
+            Filter {
+                name: "branch",
+                about: "Only where the commit heads this branch",
+                on: "branches",
+                how: How::Holds,
+            },
             by("context", "Only this context", How::Same),
             BY_STATE,
             BY_ACTOR,

@@ -8,7 +8,8 @@ use crate::domain::{Arguments, EventOffer};
 pub fn offered<'a>(offers: &'a [EventOffer], name: &str) -> Result<&'a EventOffer, String> {
     offers.iter().find(|offer| offer.name == name).ok_or_else(|| {
         let names: Vec<_> = offers.iter().map(|offer| offer.name.as_str()).collect();
-        let near = nearest(name, names.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let near =
+            nearest(name, names.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         match names.is_empty() {
             true => format!("there is no event `{name}`: the server offers none"),
             false => format!("there is no event `{name}`{near} The server offers {}", names.join(", ")),
@@ -22,7 +23,8 @@ pub fn typed(offer: &EventOffer, pairs: &[(String, String)]) -> Result<Arguments
     let mut arguments = Arguments::new();
     for (name, text) in pairs {
         let kind = schemas.get(name).map_or(&Value::Null, |schema| schema.get("type").unwrap_or(&Value::Null));
-        let is = |wanted: &str| kind == wanted || kind.as_array().is_some_and(|kinds| kinds.iter().any(|k| k == wanted));
+        let is =
+            |wanted: &str| kind == wanted || kind.as_array().is_some_and(|kinds| kinds.iter().any(|k| k == wanted));
         let value = if is("string") {
             Value::String(text.clone())
         } else if is("integer") || is("number") || is("boolean") {
@@ -58,7 +60,8 @@ pub fn checked(offer: &EventOffer, arguments: &Arguments) -> Result<(), String> 
         };
         let allowed = schema.get("enum").and_then(Value::as_array);
         if let Some(allowed) = allowed.filter(|allowed| !allowed.contains(value)) {
-            let words: Vec<_> = allowed.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
+            let words: Vec<_> =
+                allowed.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
             return Err(format!("`{name}` cannot be {value}: it is one of {}", words.join(", ")));
         }
     }

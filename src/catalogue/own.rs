@@ -52,15 +52,13 @@ pub(super) const TYPES: &[EventType] = &[
     EventType {
         name: "session.needs_attention",
         about: "An agent session waits for a person: it cannot be woken until something is mended.",
-        fields: &[
-            &[
-                text("session", "Key of the session", From::Own),
-                text("work_item", "What the session works on", From::Own),
-                text("repository", "OWNER/REPO of the work item", From::Own),
-                text("reason", "What is the matter", From::Own),
-                text("url", "Page of the work item", From::Own),
-            ],
-        ],
+        fields: &[&[
+            text("session", "Key of the session", From::Own),
+            text("work_item", "What the session works on", From::Own),
+            text("repository", "OWNER/REPO of the work item", From::Own),
+            text("reason", "What is the matter", From::Own),
+            text("url", "Page of the work item", From::Own),
+        ]],
         filters: &[
             by("work_item", "Only this work item, as github:OWNER/REPO#N", How::SameWord),
             by("repository", "Only work items of this repository, as OWNER/REPO", How::SameWord),

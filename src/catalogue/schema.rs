@@ -36,7 +36,8 @@ impl EventType {
             properties.insert(field.name.to_owned(), schema);
             if matches!(field.from, From::Excerpt(_)) {
                 let about = format!("Whether {} was cut; the get_event tool reads all of it", field.name);
-                properties.insert(format!("{}_truncated", field.name), json!({"type": "boolean", "description": about}));
+                properties
+                    .insert(format!("{}_truncated", field.name), json!({"type": "boolean", "description": about}));
             }
         }
         json!({"type": "object", "properties": properties})

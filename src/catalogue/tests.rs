@@ -9,7 +9,10 @@ fn run(facts: &[(&str, serde_json::Value)]) -> Event {
     Event {
         name: "workflow_run".into(),
         action: Some("completed".into()),
-        repository: Some(Repository { id: Some(1), name: RepoName::new("github.com", "Octo-Org", "demo").expect("name") }),
+        repository: Some(Repository {
+            id: Some(1),
+            name: RepoName::new("github.com", "Octo-Org", "demo").expect("name"),
+        }),
         sender: Some(Person { login: "octocat".into(), bot: false }),
         author: None,
         nature: Nature::Verdict,
@@ -80,8 +83,16 @@ fn long_text_is_cut_between_characters_and_says_so() {
 #[test]
 fn arguments_are_checked_and_compared() {
     let kind = event_type("github.workflow_run").expect("known");
-    for wrong in [json!([]), json!("x"), json!({"branch": 5}), json!({"branch": ["x"]}), json!({"nonsense": "x"}),
-                  json!({"branch": ""}), json!({"branch": null}), json!({"branch": "x".repeat(257)})] {
+    for wrong in [
+        json!([]),
+        json!("x"),
+        json!({"branch": 5}),
+        json!({"branch": ["x"]}),
+        json!({"nonsense": "x"}),
+        json!({"branch": ""}),
+        json!({"branch": null}),
+        json!({"branch": "x".repeat(257)}),
+    ] {
         assert!(kind.arguments(&wrong).is_err(), "{wrong}");
     }
     let issue = event_type("github.issues").expect("known");

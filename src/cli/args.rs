@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::{config, deliveries, demo, doctor, gh_webhook, mcp, sessions, turns, watches};
+use super::{config, deliveries, demo, doctor, gh_webhook, mcp, serve, sessions, subscriptions, turns, watches};
 
 /// Wakes a waiting coding agent when GitHub has news for it.
 #[derive(Parser, Debug)]
@@ -44,6 +44,8 @@ pub(super) struct Global {
 /// The nouns.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
+    /// Run the server: every way in that is set up, and what wakes the sessions
+    Serve(serve::Serve),
     /// Receive GitHub's webhook deliveries
     #[command(subcommand)]
     GhWebhook(gh_webhook::Command),
@@ -59,9 +61,12 @@ pub(super) enum Command {
     /// What sessions wait for at other MCP servers
     #[command(subcommand)]
     Watches(watches::Command),
-    /// MCP servers of our own: the agent's tools
+    /// The events that others may watch, by the Model Context Protocol
     #[command(subcommand)]
     Mcp(mcp::Command),
+    /// Who is posted what, and how the posting fares
+    #[command(subcommand)]
+    Subscriptions(subscriptions::Command),
     /// Everything on one screen
     Status(Json),
     /// What is wrong with this set-up, and how to mend it

@@ -11,12 +11,32 @@ use crate::domain::RepoName;
 /// Variables by which git is pointed at another repository than the directory's, as inside a hook.
 const GIT_POINTERS: &[&str] = &["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"];
 
-/// The repository that `dir` is a checkout of, by the remote that its branch follows, else `origin`, else the only
-/// remote. Otherwise why not, in words that follow "and".
+/// The repository that `dir` is a checkout of: what gh was told, else by the remote that its branch follows, else
+/// `origin`, else the only remote. Otherwise why not, in words that follow "and".
 pub(super) fn repository(dir: &Path, environment: &Environment) -> Result<RepoName, String> {
     let git = |args: &[&str]| git(dir, environment, args);
     let remotes = git(&["remote"])?.ok_or_else(|| format!("`{}` is in no git repository", dir.display()))?;
     let remotes: Vec<&str> = remotes.lines().collect();
+    // What a person told gh counts for us too: `gh repo set-default` notes it beside a remote.
+    let set = git(&["config", "--get-regexp", r"^remote\..*\.gh-resolved$"])?.unwrap_or_default();
+    let set = set.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        Some((key.strip_prefix("remote.")?.strip_suffix(".gh-resolved")?, value))
+    });
+    if let Some((remote, value)) = set.filter(|(remote, _)| remotes.contains(remote)) {
+        let url = git(&["remote", "get-url", "--", remote])?.unwrap_or_default();
+        let at_remote = from_remote(&url);
+        let resolved = match value {
+            "base" => at_remote,
+            // On the remote's host, unless a host is named.
+            name => match name.split('/').collect::<Vec<_>>()[..] {
+                [host, owner, name] => RepoName::new(host, owner, name).ok(),
+                _ => at_remote.and_then(|at| RepoName::from_full_name(at.host(), name).ok()),
+            },
+        };
+        return resolved
+            .ok_or_else(|| format!("what gh repo set-default says of `{remote}` names no GitHub repository"));
+    }
     let branch = git(&["symbolic-ref", "--quiet", "--short", "HEAD"])?;
     let followed = match branch {
         Some(branch) => git(&["config", "--get", &format!("branch.{branch}.remote")])?,
@@ -103,6 +123,22 @@ mod tests {
         ] {
             assert_eq!(from_remote(url).map(|repo| repo.to_string()).as_deref(), Some(repo), "{url}");
         }
+    }
+
+    #[test]
+    fn what_was_told_to_gh_counts() {
+        let dir = tempfile::tempdir().expect("dir");
+        let environment = Environment::of_this_process();
+        let run = |args: &[&str]| super::git(dir.path(), &environment, args).expect("git").expect("done");
+        run(&["init", "--quiet"]);
+        run(&["remote", "add", "origin", "git@github.com:me/demo.git"]);
+        run(&["remote", "add", "upstream", "https://github.com/octo-org/demo.git"]);
+        let found = || repository(dir.path(), &environment).map(|repo| repo.to_string());
+        assert_eq!(found().as_deref(), Ok("me/demo"));
+        run(&["config", "remote.upstream.gh-resolved", "base"]);
+        assert_eq!(found().as_deref(), Ok("octo-org/demo"));
+        run(&["config", "remote.upstream.gh-resolved", "octo-org/other"]);
+        assert_eq!(found().as_deref(), Ok("octo-org/other"));
     }
 
     #[test]

@@ -41,7 +41,9 @@ impl Context {
             (false, 1) => "debug",
             (false, _) => "trace",
         };
-        let filter = self.environment.text("THE_LOOP_LOG").unwrap_or(level);
+        // A client that hangs up is no error of ours, whatever the library thinks.
+        let usual = format!("{level},rmcp=warn,rmcp::service=off,rmcp::transport=off");
+        let filter = self.environment.text("THE_LOOP_LOG").unwrap_or(&usual);
         let filter = tracing_subscriber::EnvFilter::try_new(filter)
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
         let plain = self.environment.get("NO_COLOR").is_some() || !std::io::stderr().is_terminal();

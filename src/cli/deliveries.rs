@@ -8,7 +8,7 @@ use super::args::Json;
 use super::context::Context;
 use super::failure::{Exit, Failure};
 use super::printer::{Column, relative};
-use super::{explain, poke};
+use super::{backfill, explain, poke};
 use crate::domain::{DeliverySeq, NoticeState, Outcome};
 use crate::store::{Access, Db, DeliveryFilter, DeliveryRow};
 
@@ -23,6 +23,8 @@ pub(super) enum Command {
     Explain(One),
     /// Tell the sessions of a delivery once more
     Replay(One),
+    /// Take in what GitHub's webhook sent while no server could take it
+    Backfill(backfill::Backfill),
     /// Give up what still waits or has failed of a delivery
     Drop(One),
 }
@@ -72,6 +74,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<(), Failure> {
         Command::Show(args) => show(context, &args),
         Command::Explain(one) => explain::run(context, &one),
         Command::Replay(one) => replay(context, &one),
+        Command::Backfill(args) => backfill::run(context, &args),
         Command::Drop(one) => drop_delivery(context, &one),
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Send {
 
 pub(super) fn run(context: &Context, command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(serve) => serve::run(context, &serve),
+        Command::Serve(serve) => serve::webhook(context, &serve),
         Command::Send(send) => self::send(context, &send),
     }
 }

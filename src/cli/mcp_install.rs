@@ -48,7 +48,8 @@ impl Harness {
             Self::Codex => {
                 let home = context.environment.get("CODEX_HOME").map(PathBuf::from);
                 let home = home.or_else(|| Some(PathBuf::from(context.environment.get("HOME")?).join(".codex")));
-                home.ok_or_else(|| Failure::new(Exit::Failed, "neither CODEX_HOME nor HOME is set"))?.join("config.toml")
+                home.ok_or_else(|| Failure::new(Exit::Failed, "neither CODEX_HOME nor HOME is set"))?
+                    .join("config.toml")
             }
         })
     }
@@ -120,7 +121,8 @@ fn in_json(before: &str, command: &str, args: &[String], force: bool) -> Result<
 
 /// The file with our table `[mcp_servers.the-loop]`, which Codex reads, at its end: the rest stays as a person wrote it.
 fn in_toml(before: &str, command: &str, args: &[String], force: bool) -> Result<String, String> {
-    let all: toml::Table = before.parse().map_err(|error: toml::de::Error| format!("it is not TOML ({})", error.message()))?;
+    let all: toml::Table =
+        before.parse().map_err(|error: toml::de::Error| format!("it is not TOML ({})", error.message()))?;
     let known = all.get("mcp_servers").and_then(|servers| servers.get(NAME));
     let mut entry = toml::Table::new();
     entry.insert("command".into(), command.into());
@@ -133,7 +135,13 @@ fn in_toml(before: &str, command: &str, args: &[String], force: bool) -> Result<
         let why = format!("it has another table [mcp_servers.{NAME}]");
         return Err(if force { format!("{why}, which only a person can take out of it") } else { why });
     }
-    let gap = if before.is_empty() { "" } else if before.ends_with('\n') { "\n" } else { "\n\n" };
+    let gap = if before.is_empty() {
+        ""
+    } else if before.ends_with('\n') {
+        "\n"
+    } else {
+        "\n\n"
+    };
     let text = toml::to_string(&entry).map_err(|error| error.to_string())?;
     Ok(format!("{before}{gap}[mcp_servers.{NAME}]\n{text}"))
 }

@@ -1,6 +1,7 @@
 //! Floor 9: words in, words out, exit codes. One file per noun.
 
 mod args;
+mod backfill;
 mod checkout;
 mod config;
 mod context;
@@ -21,6 +22,7 @@ mod session_news;
 mod session_register;
 mod sessions;
 mod status;
+mod subscriptions;
 mod turns;
 mod watches;
 
@@ -51,16 +53,18 @@ pub fn main() -> ExitCode {
     };
     let printer = Printer::new(cli.global.quiet);
     let done = Context::new(cli.global, printer).and_then(|context| match cli.command {
+        Command::Serve(args) => serve::all(&context, &args),
         Command::GhWebhook(command) => gh_webhook::run(&context, command),
         Command::Deliveries(command) => deliveries::run(&context, command),
         Command::Turns(command) => turns::run(&context, command),
+        Command::Mcp(command) => mcp::run(&context, command),
+        Command::Subscriptions(command) => subscriptions::run(&context, command),
         Command::Status(json) => status::run(&context, json),
         Command::Doctor(args) => doctor::run(&context, &args),
         Command::Demo(demo) => demo::run(&context, &demo),
         Command::DemoHarness { session_id } => demo::harness(&context, &session_id),
         Command::Sessions(command) => sessions::run(&context, command),
         Command::Watches(command) => watches::run(&context, command),
-        Command::Mcp(command) => mcp::run(&context, command),
         Command::Config(command) => config::run(&context, command),
     });
     match done {

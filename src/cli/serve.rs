@@ -1,13 +1,14 @@
-//! `gh-webhook serve`: the server in the foreground.
+//! `serve` and `gh-webhook serve`: the server in the foreground.
 
 use clap::Args;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
-use crate::config;
+use crate::config::{self, Loaded};
 use crate::daemon::{self, Start};
+use crate::domain::Secret;
 
-/// `the-loop gh-webhook serve`
+/// `the-loop serve` and `the-loop gh-webhook serve`
 #[derive(Args, Debug)]
 pub(super) struct Serve {
     /// The address to listen at
@@ -34,17 +35,45 @@ impl Serve {
     }
 }
 
-pub(super) fn run(context: &Context, serve: &Serve) -> Result<(), Failure> {
+/// Serves the webhook, which must be set up, and whatever else is.
+pub(super) fn webhook(context: &Context, serve: &Serve) -> Result<(), Failure> {
     context.start_log();
     let loaded = context.configuration(&serve.flags())?;
+    let secrets = config::secrets(&loaded.settings.gh_webhook.secret_env, &context.environment)?;
+    let path = loaded.settings.gh_webhook.path.clone();
+    run(context, serve, loaded, secrets, &path)
+}
+
+/// Serves every edge that is set up, and says which is not.
+pub(super) fn all(context: &Context, serve: &Serve) -> Result<(), Failure> {
+    context.start_log();
+    let loaded = context.configuration(&serve.flags())?;
+    let settings = &loaded.settings;
+    let names = &settings.gh_webhook.secret_env;
+    let secrets = config::secrets(names, &context.environment).unwrap_or_default();
+    if secrets.is_empty() {
+        tracing::warn!("the webhook is not served: {} is not set", names.join(", "));
+    } else {
+        tracing::info!("the webhook is served at {}", settings.gh_webhook.path);
+    }
+    if !settings.github_poll.enabled {
+        tracing::info!("GitHub is not polled: github_poll.enabled is false");
+    }
+    if settings.mcp_servers.is_empty() {
+        tracing::info!("no other MCP server is watched: none is configured as [mcp.servers.NAME]");
+    }
+    run(context, serve, loaded, secrets, "/")
+}
+
+fn run(context: &Context, serve: &Serve, loaded: Loaded, secrets: Vec<Secret>, path: &str) -> Result<(), Failure> {
     let (settings, config_file) = (loaded.settings, loaded.file.map(|file| context.cwd.join(file)));
-    let secrets = config::secrets(&settings.gh_webhook.secret_env, &context.environment)?;
-    let path = settings.gh_webhook.path.clone();
+    let tokens = tokens(context, &settings)?;
     let start = Start {
         settings,
         state_dir: context.state_dir()?,
         config_file,
         secrets,
+        tokens,
         environment: std::env::vars_os().collect(),
         drain: serve.drain,
     };
@@ -62,6 +91,31 @@ pub(super) fn run(context: &Context, serve: &Serve) -> Result<(), Failure> {
     }));
     runtime.shutdown_background();
     Ok(ran?)
+}
+
+/// The MCP server's tokens: one for each principal, and no two the same.
+fn tokens(context: &Context, settings: &config::Settings) -> Result<Vec<Secret>, Failure> {
+    let mut tokens: Vec<Secret> = Vec::new();
+    if !settings.mcp.enabled {
+        return Ok(tokens);
+    }
+    for token in &settings.mcp.tokens {
+        let names = std::slice::from_ref(&token.token_env);
+        let found = config::secrets(names, &context.environment).map_err(|error| {
+            Failure::from(error).hint(format!(
+                "make a token for the principal {} and give it to the client: export {}=$(openssl rand -hex 32)",
+                token.principal, token.token_env
+            ))
+        })?;
+        for secret in found {
+            if let Some(other) = tokens.iter().find(|other| other.expose() == secret.expose()) {
+                let what = format!("`{}` and `{}` hold the same token", other.name(), secret.name());
+                return Err(Failure::new(Exit::BadConfig, what).hint("give each principal a token of its own"));
+            }
+            tokens.push(secret);
+        }
+    }
+    Ok(tokens)
 }
 
 impl From<daemon::Error> for Failure {

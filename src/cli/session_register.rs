@@ -10,13 +10,10 @@ use super::context::Context;
 use super::failure::{Exit, Failure};
 use super::poke;
 use super::sessions::{Row, SessionNews};
-use crate::config::{Environment, Settings};
+use crate::config::Environment;
 use crate::domain::{Session, SessionStatus};
+use crate::harness::{Harness, Harnesses};
 use crate::registry::{self, Registered};
-
-/// The variables in which harnesses tell the programs that they run which conversation they run in.
-pub(super) const SESSION_VARIABLES: &[(&str, &str)] =
-    &[("claude", "CLAUDE_CODE_SESSION_ID"), ("codex", "CODEX_THREAD_ID"), ("copilot", "COPILOT_AGENT_SESSION_ID")];
 
 /// `the-loop sessions register …`
 #[derive(Args, Debug)]
@@ -42,10 +39,12 @@ pub(super) struct Register {
 pub(super) fn run(context: &Context, asked: Register) -> Result<(), Failure> {
     let cwd = directory(&context.cwd.join(asked.cwd.as_deref().unwrap_or(Path::new("."))))?;
     let work_item = context.work_item(asked.item.text(), &cwd)?;
-    let (harness, session_id) = who(asked.harness, asked.session_id, &context.environment)?;
     let settings = context.configuration(&[])?.settings;
-    check_harness(&harness, &settings)?;
-    check_session_id(&session_id)?;
+    let harnesses = Harnesses::new(&settings.harness).map_err(|error| Failure::from_error(Exit::BadConfig, &error))?;
+    let (harness, session_id) =
+        who(asked.harness, asked.session_id, &context.environment, &session_variables(&harnesses))?;
+    check_harness(&harness, &harnesses)?;
+    check_session_id(&session_id, harnesses.get(&harness))?;
     let session = Session {
         version: Session::VERSION,
         work_item,
@@ -110,10 +109,11 @@ fn who(
     harness: Option<String>,
     session_id: Option<String>,
     environment: &Environment,
+    variables: &[(String, String)],
 ) -> Result<(String, String), Failure> {
-    let around: Vec<(&str, &str)> = SESSION_VARIABLES
+    let around: Vec<(&str, &str)> = variables
         .iter()
-        .filter_map(|(name, variable)| environment.text(variable).map(|id| (*name, id)))
+        .filter_map(|(name, variable)| environment.text(variable).map(|id| (name.as_str(), id)))
         .collect();
     let names = || around.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
     let usage = |message: String| Failure::new(Exit::Usage, message);
@@ -122,7 +122,7 @@ fn who(
         (Some(harness), None) => match around.iter().find(|(name, _)| *name == harness) {
             Some((_, id)) => Ok((harness, (*id).to_owned())),
             None => {
-                let variable = SESSION_VARIABLES.iter().find(|(name, _)| *name == harness);
+                let variable = variables.iter().find(|(name, _)| *name == harness);
                 let why = variable.map_or_else(String::new, |(_, variable)| format!(", and {variable} is not set"));
                 Err(usage(format!("no session id is given{why}")).hint("say --session-id ID"))
             }
@@ -138,8 +138,17 @@ fn who(
     }
 }
 
-fn check_harness(harness: &str, settings: &Settings) -> Result<(), Failure> {
-    let known = settings.harness_names();
+/// The variables in which harnesses tell the programs that they run which conversation they run in.
+pub(super) fn session_variables(harnesses: &Harnesses) -> Vec<(String, String)> {
+    let variable = |name: String| {
+        let variable = harnesses.get(&name)?.session_env()?.to_owned();
+        Some((name, variable))
+    };
+    harnesses.names().into_iter().filter_map(variable).collect()
+}
+
+fn check_harness(harness: &str, harnesses: &Harnesses) -> Result<(), Failure> {
+    let known = harnesses.names();
     if known.iter().any(|name| name == harness) {
         return Ok(());
     }
@@ -150,7 +159,11 @@ fn check_harness(harness: &str, settings: &Settings) -> Result<(), Failure> {
 }
 
 /// An id ends up on a command line: it must not be taken for anything else there.
-fn check_session_id(id: &str) -> Result<(), Failure> {
+fn check_session_id(id: &str, harness: Option<&dyn Harness>) -> Result<(), Failure> {
+    if let Some(Err(why)) = harness.map(|harness| harness.check_session_id(id)) {
+        return Err(Failure { causes: vec![why], ..Failure::new(Exit::Usage, format!("`{id}` is not a session id")) }
+            .hint("say the id as the harness itself prints it"));
+    }
     let right = (1..=200).contains(&id.len())
         && !id.starts_with('-')
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
@@ -167,7 +180,10 @@ mod tests {
 
     fn asked(harness: &str, id: &str, environment: &[(&str, &str)]) -> Result<(String, String), String> {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        who(given(harness), given(id), &environment.iter().copied().collect()).map_err(|failure| failure.message)
+        let harnesses = Harnesses::new(&std::collections::BTreeMap::new()).expect("built in");
+        let variables = session_variables(&harnesses);
+        who(given(harness), given(id), &environment.iter().copied().collect(), &variables)
+            .map_err(|failure| failure.message)
     }
 
     #[test]
@@ -192,10 +208,10 @@ mod tests {
     #[test]
     fn ids_are_checked() {
         for id in ["a", "5e55-0001", "019b:x_y.z", &"a".repeat(200)] {
-            assert_eq!(check_session_id(id), Ok(()), "{id}");
+            assert_eq!(check_session_id(id, None), Ok(()), "{id}");
         }
         for id in ["", "-x", "a b", "a/b", "$(x)", "a\n", "ä", &"a".repeat(201)] {
-            assert!(check_session_id(id).is_err(), "{id}");
+            assert!(check_session_id(id, None).is_err(), "{id}");
         }
     }
 }

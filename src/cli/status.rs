@@ -12,10 +12,23 @@ use super::{session_news, turns};
 use crate::daemon;
 use crate::domain::{Outcome, SessionStatus};
 use crate::engine::schedule::HOUR;
-use crate::store::{Access, Db, DeliveryFilter, ServerState};
+use crate::store::{Access, Db, DeliveryFilter, PollRow, ServerState};
 
 /// How many failed deliveries are named.
 const NAMED: usize = 5;
+
+/// One repository that is polled: since when, last, next, and why not.
+fn polled(poll: &PollRow, serving: bool, now: Timestamp) -> String {
+    let when = |at: Option<Timestamp>| at.map_or_else(|| "never".into(), |at| relative(at, now));
+    let next = match poll.next_at {
+        Some(at) if serving && at > now => format!("next {}", relative(at, now)),
+        _ if serving => "next now".into(),
+        _ => "no server runs".into(),
+    };
+    let trouble = poll.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
+    let (since, last) = (relative(poll.since, now), when(poll.checked_at));
+    format!("{} since {since}, last checked {last}, {next}{trouble}", poll.repository)
+}
 
 pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure> {
     let state_dir = context.state_dir()?;
@@ -27,6 +40,8 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     let mut failed = Vec::new();
     let mut outcomes = Vec::new();
     let (mut watches, mut servers) = (Vec::new(), Vec::new());
+    let mut polls = Vec::new();
+    let mut courier = crate::store::CourierState::default();
     if Db::exists(&state_dir) {
         let db = Db::open(&state_dir, Access::Read)?;
         for turn in db.running_turns()? {
@@ -36,6 +51,8 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         failed = db.list_deliveries(&filter)?;
         watches = db.watches(true)?;
         servers = db.server_states()?;
+        polls = db.polls()?;
+        courier = db.courier_state(now)?;
         outcomes = db.count_outcomes(now.checked_sub(HOUR * 24).unwrap_or(Timestamp::MIN))?;
     }
     let none = SessionNews::default();
@@ -50,9 +67,20 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         let running: Vec<_> = running.iter().map(|(_, row, _)| row).collect();
         let outcomes: serde_json::Map<_, _> =
             outcomes.iter().map(|(outcome, count)| (outcome.as_str().to_owned(), json!(count))).collect();
+        let polls: Vec<_> = polls
+            .iter()
+            .map(|poll| {
+                json!({
+                    "repository": poll.repository, "since": poll.since, "checked_at": poll.checked_at,
+                    "next_at": poll.next_at, "trouble": poll.trouble,
+                })
+            })
+            .collect();
         return context.printer.json(&json!({
+            "polling": polls,
             "server": server, "sessions": sessions, "waiting": waiting, "running": running, "failed": failed,
-            "last_day": outcomes, "watches": watches, "mcp_servers": servers, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
+            "last_day": outcomes, "watches": watches, "mcp_servers": servers, "courier": courier,
+            "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
         }));
     }
     let p = context.printer;
@@ -80,6 +108,9 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
             p.line(&format!("          {}: {}, {why}", session.work_item, news.pending))?;
         }
     }
+    for poll in &polls {
+        p.line(&format!("polling   {}", polled(poll, server.is_some(), now)))?;
+    }
     p.line(&format!("running   {}", running.len()))?;
     for (id, row, item) in &running {
         p.line(&format!("          turn {id} for {item}, {} so far", row.took(now)))?;
@@ -96,6 +127,12 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     }
     let counts: Vec<_> = outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     p.line(&format!("last day  {}", if counts.is_empty() { "no deliveries".into() } else { counts.join(", ") }))?;
+    if courier.active + courier.suspended > 0 {
+        p.line(&format!(
+            "courier   {} active, {} suspended, {} failing; {} owed",
+            courier.active, courier.suspended, courier.failing, courier.owed
+        ))?;
+    }
     for row in &failed {
         p.line(&format!(
             "failed    {}: {}; again with: the-loop deliveries replay {}",
@@ -118,10 +155,12 @@ pub(super) fn standing(state: Option<&ServerState>, runs: bool, now: Timestamp) 
     let Some(state) = state.filter(|_| runs) else {
         return if runs { "not connected yet".into() } else { "no server of ours runs".into() };
     };
-    let checked = state.checked_at.map_or_else(|| "not checked yet".into(), |at| format!("last checked {}", relative(at, now)));
+    let checked =
+        state.checked_at.map_or_else(|| "not checked yet".into(), |at| format!("last checked {}", relative(at, now)));
     match (&state.problem, state.connected_since) {
         (Some(problem), _) => {
-            let next = state.next_at.map_or_else(String::new, |at| format!("; tried again {}", relative(at.max(now), now)));
+            let next =
+                state.next_at.map_or_else(String::new, |at| format!("; tried again {}", relative(at.max(now), now)));
             format!("cannot be used: {problem}{next}")
         }
         (None, Some(since)) => format!("connected since {}, {checked}", relative(since, now)),

@@ -150,7 +150,9 @@ impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Self {
         let failure = Self::from_error(Exit::Failed, &error);
         match &error {
-            LinkError::Start { .. } => failure.hint("is the program there, and is its path right in [mcp.servers.NAME]?"),
+            LinkError::Start { .. } => {
+                failure.hint("is the program there, and is its path right in [mcp.servers.NAME]?")
+            }
             _ => failure,
         }
     }
@@ -275,7 +277,8 @@ fn list(context: &Context, args: &List) -> Result<(), Failure> {
 
 fn find(context: &Context, id: &str) -> Result<Row, Failure> {
     rows(context)?.into_iter().find(|row| row.watch.id.0 == id).ok_or_else(|| {
-        Failure::new(Exit::NotFound, format!("there is no watch `{id}`")).hint("see which there are: the-loop watches list")
+        Failure::new(Exit::NotFound, format!("there is no watch `{id}`"))
+            .hint("see which there are: the-loop watches list")
     })
 }
 
@@ -365,7 +368,8 @@ fn types(context: &Context, args: &Types) -> Result<(), Failure> {
     let p = context.printer;
     for (server, offer) in &offers {
         let modes: Vec<_> = offer.delivery.iter().map(|mode| mode.as_str()).collect();
-        let chosen = server.modes_for(&offer.delivery).first().map_or("none that is possible here", |mode| mode.as_str());
+        let chosen =
+            server.modes_for(&offer.delivery).first().map_or("none that is possible here", |mode| mode.as_str());
         p.line(&format!("{} at {}", offer.name, offer.server))?;
         p.line(&format!("  {}", offer.description.replace('\n', " ")))?;
         p.line(&format!("  delivery   {} (here: {chosen})", modes.join(", ")))?;

@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn exceptions_cover_what_they_name_and_nothing_else() {
-        let exceptions = ["http://127.0.0.1:*", "https://hooks.test:8443"].map(|text| Exception::parse(text).expect(text));
+        let exceptions =
+            ["http://127.0.0.1:*", "https://hooks.test:8443"].map(|text| Exception::parse(text).expect(text));
         let excepted = |text| Callback::check(text, &exceptions).map(|callback| callback.excepted);
         assert_eq!(excepted("http://127.0.0.1:9/x"), Ok(true));
         assert_eq!(excepted("https://hooks.test:8443/x"), Ok(true));

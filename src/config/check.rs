@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::keys::nearest;
 use super::server_tables;
 use super::settings::Settings;
+use crate::clients::Exception;
 use crate::domain::{Size, Span};
 use crate::harness::{self, Harnesses};
 
@@ -68,8 +69,10 @@ pub(super) fn doubts(settings: &Settings) -> Vec<String> {
 pub(super) fn check(settings: &Settings) -> Vec<Found> {
     let mut found = Findings(Vec::new());
     receiver(settings, &mut found);
+    github(settings, &mut found);
     routing(settings, &mut found);
     dispatch(settings, &mut found);
+    mcp(settings, &mut found);
     servers(settings, &mut found);
     harnesses(settings, &mut found);
     found.0
@@ -118,12 +121,9 @@ fn receiver(settings: &Settings, found: &mut Findings) {
     );
     found.unless(!all.secret_env.is_empty(), "gh_webhook.secret_env", "names no variable");
     for name in &all.secret_env {
-        let plain = !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         // The text itself is not told: somebody may have put the secret here.
         found.unless_with(
-            plain,
+            is_variable(name),
             "gh_webhook.secret_env",
             "holds something that cannot be the name of a variable",
             "write the name of the variable, not the secret",
@@ -138,6 +138,28 @@ fn receiver(settings: &Settings, found: &mut Findings) {
     found.unless_within("gh_webhook.max_body", all.max_body, "gh_webhook.max_in_flight", all.max_in_flight);
     at_least(found, "gh_webhook.read_timeout", all.read_timeout, Span::secs(1));
     found.unless((1..=65_536).contains(&all.max_connections), "gh_webhook.max_connections", "should be 1 to 65536");
+}
+
+fn github(settings: &Settings, found: &mut Findings) {
+    let url = url::Url::parse(&settings.github.api_url).ok();
+    let is_local = |url: &url::Url| matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+    let is_safe = |url: &url::Url| {
+        // The token goes there: it must not travel in the clear, nor stand in the configuration.
+        (url.scheme() == "https" || url.scheme() == "http" && is_local(url))
+            && url.host_str().is_some()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    };
+    found.unless_with(
+        url.as_ref().is_some_and(is_safe),
+        "github.api_url",
+        "is not the address of an API",
+        "write https://HOST or https://HOST/PATH; http is for this machine alone",
+    );
+    at_least(found, "github_poll.interval", settings.github_poll.interval, Span::secs(1));
+    at_least(found, "github_poll.max_age", settings.github_poll.max_age, Span::secs(60));
 }
 
 fn routing(settings: &Settings, found: &mut Findings) {
@@ -226,7 +248,10 @@ fn servers(settings: &Settings, found: &mut Findings) {
     if let Some(text) = &settings.mcp_callback {
         let url = url::Url::parse(text).ok();
         let right = url.is_some_and(|url| {
-            matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.fragment().is_none()
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.query().is_none()
+                && url.fragment().is_none()
         });
         found.unless_with(
             right,
@@ -253,6 +278,68 @@ fn harnesses(settings: &Settings, found: &mut Findings) {
             found.unless(plain, &format!("harness.{name}.env"), format!("has `{variable}`, which names no variable"));
         }
     }
+}
+
+fn mcp(settings: &Settings, found: &mut Findings) {
+    let all = &settings.mcp;
+    for text in &all.allow_callbacks {
+        if let Err(why) = Exception::parse(text) {
+            found.unless_with(false, "mcp.allow_callbacks", format!("has `{text}`, which names no callback"), why);
+        }
+    }
+    for (key, address) in [("mcp.public_url", &all.public_url), ("mcp.oauth_issuer", &all.oauth_issuer)] {
+        let plain = |text: &String| text.starts_with("https://") || text.starts_with("http://");
+        found.unless(address.as_ref().is_none_or(plain), key, "is not a URL that begins with https://");
+    }
+    found.unless_with(
+        all.oauth_issuer.is_none() || all.public_url.is_some(),
+        "mcp.oauth_issuer",
+        "needs the address by which clients know us",
+        "set mcp.public_url as well",
+    );
+    found.unless(all.retry_backoff > Span::secs(0), "mcp.retry_backoff", "is 0, which posts again without a pause");
+    found.unless_within("mcp.retry_backoff", all.retry_backoff, "mcp.max_retry_backoff", all.max_retry_backoff);
+    found.unless((1..=100).contains(&all.max_attempts), "mcp.max_attempts", "should be 1 to 100");
+    at_least(found, "mcp.min_ttl", all.min_ttl, Span::secs(1));
+    found.unless_within("mcp.min_ttl", all.min_ttl, "mcp.default_ttl", all.default_ttl);
+    found.unless_within("mcp.default_ttl", all.default_ttl, "mcp.max_ttl", all.max_ttl);
+    found.unless(all.max_subscriptions >= 1, "mcp.max_subscriptions", "is 0, which lets nobody subscribe");
+    found.unless(all.max_streams >= 1, "mcp.max_streams", "is 0, which lets nobody listen");
+    found.unless_with(
+        !all.enabled || !all.tokens.is_empty(),
+        "mcp.enabled",
+        "lets nobody in without a token",
+        "add a [[mcp.tokens]] with a principal and a token_env",
+    );
+    let mut names = std::collections::BTreeSet::new();
+    for (number, token) in all.tokens.iter().enumerate() {
+        let key = |name: &str| format!("mcp.tokens.{number}.{name}");
+        found.unless(!token.principal.is_empty(), &key("principal"), "is missing");
+        found.unless(names.insert(&token.principal), &key("principal"), "is there twice");
+        found.unless_with(
+            is_variable(&token.token_env),
+            &key("token_env"),
+            "is not the name of a variable",
+            "write the name of the variable, not the token",
+        );
+        for pattern in token.repositories.iter().flatten() {
+            let parts: Vec<_> = pattern.split('/').collect();
+            let plain = (2..=3).contains(&parts.len()) && parts.iter().all(|part| !part.is_empty());
+            let stars = pattern.matches('*').count();
+            found.unless_with(
+                plain && (stars == 0 || (stars == 1 && pattern.ends_with("/*"))),
+                &key("repositories"),
+                format!("has `{pattern}`, which names no repositories"),
+                "write OWNER/REPO or OWNER/*, for GitHub Enterprise HOST/OWNER/REPO",
+            );
+        }
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 fn at_least(found: &mut Findings, key: &str, value: Span, least: Span) {

@@ -2,8 +2,8 @@
 
 use toml::Value;
 
-use super::kinds::{Bytes, Duration, Kind, List, Money, Number, OneOrMore, Text, Word};
-use super::{harness_tables, server_tables, settings::Settings};
+use super::kinds::{Bytes, Duration, Kind, List, MaybeText, Money, Number, OneOrMore, Text, Truth, Word};
+use super::{harness_tables, server_tables, settings::Settings, token_tables};
 
 /// One key.
 pub(super) struct Key {
@@ -40,6 +40,7 @@ macro_rules! dotted {
 type Texts = Vec<String>;
 type Span = crate::domain::Span;
 type Size = crate::domain::Size;
+type KeepAwake = super::settings::KeepAwake;
 type OnClosed = super::settings::OnClosed;
 
 /// The keys that have one place, in the order in which people read them.
@@ -52,6 +53,10 @@ pub(super) const KEYS: &[Key] = &[
     key!(gh_webhook.max_in_flight: Size as Bytes),
     key!(gh_webhook.read_timeout: Span as Duration),
     key!(gh_webhook.max_connections: usize as Number),
+    key!(github.api_url: String as Text),
+    key!(github_poll.enabled: bool as Truth),
+    key!(github_poll.interval: Span as Duration),
+    key!(github_poll.max_age: Span as Duration),
     key!(routing.wake_on: Texts as List),
     key!(routing.debounce: Span as Duration),
     key!(routing.max_wait: Span as Duration),
@@ -75,16 +80,31 @@ pub(super) const KEYS: &[Key] = &[
     key!(dispatch.max_turns_per_hour: u32 as Number),
     key!(dispatch.max_cost_per_day_usd: Option<f64> as Money),
     key!(dispatch.max_session_cost_per_day_usd: Option<f64> as Money),
+    key!(dispatch.keep_awake: KeepAwake as Word),
+    key!(mcp.enabled: bool as Truth),
+    key!(mcp.public_url: Option<String> as MaybeText),
+    key!(mcp.oauth_issuer: Option<String> as MaybeText),
+    key!(mcp.allow_callbacks: Texts as List),
+    key!(mcp.retry_backoff: Span as Duration),
+    key!(mcp.max_retry_backoff: Span as Duration),
+    key!(mcp.max_attempts: u32 as Number),
+    key!(mcp.min_ttl: Span as Duration),
+    key!(mcp.default_ttl: Span as Duration),
+    key!(mcp.max_ttl: Span as Duration),
+    key!(mcp.max_subscriptions: usize as Number),
+    key!(mcp.max_streams: usize as Number),
     key!(store.keep_for: Span as Duration),
     key!(store.keep_bodies: Size as Bytes),
 ];
 
-/// The dotted names of all keys; those of a harness are `harness.NAME.KEY`, those of a server `mcp.servers.NAME.KEY`.
+/// The dotted names of all keys; those of a harness are `harness.NAME.KEY`, those of a token `mcp.tokens.N.KEY`, those of
+/// a server `mcp.servers.NAME.KEY`.
 pub fn key_names() -> impl Iterator<Item = String> {
     let harness = harness_tables::keys().iter().map(|key| format!("harness.NAME.{key}"));
+    let tokens = token_tables::KEYS.iter().map(|key| format!("mcp.tokens.N.{key}"));
     let servers = server_tables::KEYS.iter().map(|key| format!("mcp.servers.NAME.{key}"));
     let callback = std::iter::once("mcp.callback.url".to_owned());
-    KEYS.iter().map(|key| key.name.to_owned()).chain(callback).chain(servers).chain(harness)
+    KEYS.iter().map(|key| key.name.to_owned()).chain(tokens).chain(callback).chain(servers).chain(harness)
 }
 
 /// The variable that sets a key.

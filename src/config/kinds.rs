@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use toml::Value;
 
-use super::settings::OnClosed;
+use super::settings::{KeepAwake, OnClosed};
 use crate::domain::{Size, Span};
 
 /// How a value of type `T` is written in a configuration.
@@ -26,6 +26,10 @@ pub(super) trait Kind<T> {
 
 /// Text that is not empty.
 pub(super) struct Text;
+/// Text that may be absent.
+pub(super) struct MaybeText;
+/// True or false.
+pub(super) struct Truth;
 /// A whole number that is not negative.
 pub(super) struct Number;
 /// An amount of money that may be absent.
@@ -67,6 +71,34 @@ impl Kind<String> for Text {
 
     fn write(value: &String) -> Option<Value> {
         Some(Value::String(value.clone()))
+    }
+}
+
+impl Kind<Option<String>> for MaybeText {
+    const SHAPE: &'static str = "a text";
+
+    fn read(value: &Value) -> Result<Option<String>, String> {
+        Text::read(value).map(Some)
+    }
+
+    fn write(value: &Option<String>) -> Option<Value> {
+        value.clone().map(Value::String)
+    }
+}
+
+impl Kind<bool> for Truth {
+    const SHAPE: &'static str = "true or false";
+
+    fn read(value: &Value) -> Result<bool, String> {
+        value.as_bool().ok_or_else(|| not(Self::SHAPE, value))
+    }
+
+    fn write(value: &bool) -> Option<Value> {
+        Some(Value::Boolean(*value))
+    }
+
+    fn plain(text: &str) -> Value {
+        text.trim().parse().map_or_else(|_| Value::String(text.to_owned()), Value::Boolean)
     }
 }
 
@@ -189,12 +221,27 @@ impl Kind<Vec<String>> for OneOrMore {
     }
 }
 
+impl Kind<KeepAwake> for Word {
+    const SHAPE: &'static str = "\"turns\", \"watches\" or \"never\"";
+
+    fn read(value: &Value) -> Result<KeepAwake, String> {
+        let shape = <Self as Kind<KeepAwake>>::SHAPE;
+        let text = value.as_str().ok_or_else(|| not(shape, value))?;
+        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {shape}"))
+    }
+
+    fn write(value: &KeepAwake) -> Option<Value> {
+        Value::try_from(value).ok()
+    }
+}
+
 impl Kind<OnClosed> for Word {
     const SHAPE: &'static str = "\"close\", \"tell\" or \"keep\"";
 
     fn read(value: &Value) -> Result<OnClosed, String> {
-        let text = value.as_str().ok_or_else(|| not(Self::SHAPE, value))?;
-        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {}", Self::SHAPE))
+        let shape = <Self as Kind<OnClosed>>::SHAPE;
+        let text = value.as_str().ok_or_else(|| not(shape, value))?;
+        serde_json::from_value(text.into()).map_err(|_| format!("is `{text}`, and should be {shape}"))
     }
 
     fn write(value: &OnClosed) -> Option<Value> {

@@ -11,7 +11,7 @@ use super::problem::{Error, Place, Problem};
 use super::settings::Settings;
 use super::toml_file::{self, Written};
 use super::variables::{harness_of, is_harness_name, unknown_variables};
-use super::{Environment, check, harness_tables, server_tables};
+use super::{Environment, check, harness_tables, server_tables, token_tables};
 
 /// Keys by which people try to put a secret itself into the file.
 const SECRET_KEYS: &[&str] = &["secret", "secrets", "webhook_secret", "token", "password"];
@@ -42,6 +42,13 @@ impl Loaded {
         let origin = |name: &str| self.origins.get(name).cloned().unwrap_or(Place::Default);
         let mut entries: Vec<_> =
             KEYS.iter().map(|key| (key.name.to_owned(), (key.get)(&self.settings), origin(key.name))).collect();
+        for (number, token) in self.settings.mcp.tokens.iter().enumerate() {
+            for (key, value) in token_tables::entries(token) {
+                let name = format!("mcp.tokens.{number}.{key}");
+                let origin = origin(&name);
+                entries.push((name, Some(value), origin));
+            }
+        }
         for (server, definition) in &self.settings.mcp_servers {
             for (key, value) in server_tables::shown(definition) {
                 let name = format!("mcp.servers.{server}.{key}");
@@ -112,7 +119,7 @@ fn read_file(
 fn is_section(path: &[String]) -> bool {
     match path {
         [section] => section == "harness" || section == "mcp" || sections().any(|known| known == section),
-        [section, part] if section == "mcp" => part == "servers" || part == "callback",
+        [section, part] if section == "mcp" => ["tokens", "servers", "callback"].contains(&part.as_str()),
         [section, part, _] => section == "mcp" && part == "servers",
         [section, _] => section == "harness",
         _ => false,
@@ -172,6 +179,10 @@ impl Layers {
                 Some("write [mcp.servers.NAME]; a name is letters, digits, - and _".into()),
             ),
             ["mcp", "callback", "url"] => self.set_callback(&value, place),
+            ["mcp", "tokens", number, key] => self.set_token(number, key, &value, place),
+            ["mcp", "tokens"] => {
+                self.problem(place, "`mcp.tokens` is a list of tables".into(), Some("write [[mcp.tokens]]".into()));
+            }
             ["harness"] | ["harness", _] => {
                 self.problem(place, format!("`{name}` is a table"), Some("write [harness.NAME]".into()));
             }
@@ -253,6 +264,29 @@ impl Layers {
         }
     }
 
+    fn set_token(&mut self, number: &str, key: &str, value: &Value, place: Place) {
+        let name = format!("mcp.tokens.{number}.{key}");
+        let tokens = &mut self.settings.mcp.tokens;
+        let Ok(index) = number.parse::<usize>() else { return };
+        if tokens.len() <= index {
+            tokens.resize_with(index + 1, Default::default);
+        }
+        let Some(token) = tokens.get_mut(index) else { return };
+        match token_tables::set(token, key, value) {
+            Some(Ok(())) => drop(self.origins.insert(name, place)),
+            Some(Err(why)) => self.problem(place, format!("`mcp.tokens.{key}` {why}"), None),
+            None if SECRET_KEYS.contains(&key) => self.problem(
+                place,
+                format!("`mcp.tokens.{key}` would put a secret into a file"),
+                Some("name the environment variable that holds it instead: token_env = \"NAME\"".into()),
+            ),
+            None => {
+                let near = nearest(key, token_tables::KEYS.iter().copied());
+                self.unknown(&format!("mcp.tokens.{key}"), place, near.map(|near| format!("mcp.tokens.{near}")));
+            }
+        }
+    }
+
     fn set_server(&mut self, server: &str, key: &str, value: &Value, place: Place) {
         let name = format!("mcp.servers.{server}.{key}");
         if SECRET_KEYS.contains(&key) {
@@ -299,9 +333,8 @@ impl Layers {
         let table = key.split('.').take(depth).map(|name| format!("{name}.")).collect::<String>();
         let neighbours = || {
             let mut keys = self.origins.iter();
-            let listed = ["harness.", "mcp.servers."].iter().any(|tables| key.starts_with(tables));
-            keys.find(|(name, _)| listed && format!("{name}.").starts_with(&table))
-                .map(|(_, place)| place)
+            let listed = ["harness.", "mcp.servers.", "mcp.tokens."].iter().any(|tables| key.starts_with(tables));
+            keys.find(|(name, _)| listed && format!("{name}.").starts_with(&table)).map(|(_, place)| place)
         };
         let set = self.origins.get(key).or_else(|| other.and_then(|other| self.origins.get(other)));
         set.or_else(neighbours).cloned().unwrap_or(Place::Default)

@@ -14,6 +14,7 @@ mod secrets;
 mod server_tables;
 mod settings;
 mod state_dir;
+mod token_tables;
 mod toml_file;
 mod variables;
 
@@ -24,6 +25,7 @@ pub use problem::{Error, Place, Problem};
 pub use secrets::secrets;
 pub use server_tables::{DeliveryChoice, EnvFrom, McpServer};
 pub use settings::{
-    Dispatch, GhWebhook, HarnessDefinition, OnClosed, PromptSettings, Routing, Settings, StoreSettings, Trust,
+    Dispatch, GhWebhook, Github, GithubPoll, HarnessDefinition, KeepAwake, Mcp, McpToken, OnClosed, PromptSettings,
+    Routing, Settings, StoreSettings, Trust,
 };
 pub use state_dir::state_dir;

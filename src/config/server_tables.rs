@@ -184,7 +184,11 @@ pub(super) fn check(name: &str, server: &McpServer) -> Vec<(String, String)> {
     for theirs in server.env.keys() {
         unless(is_variable(theirs), "env", "holds something that names no variable");
     }
-    unless(server.min_poll_interval >= Span(std::time::Duration::from_millis(100)), "min_poll_interval", "is less than 100ms");
+    unless(
+        server.min_poll_interval >= Span(std::time::Duration::from_millis(100)),
+        "min_poll_interval",
+        "is less than 100ms",
+    );
     unless(server.max_age >= Span::secs(60), "max_age", "is less than 1m");
     found
 }

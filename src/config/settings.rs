@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::server_tables::McpServer;
+pub use super::token_tables::McpToken;
 use crate::domain::{Size, Span};
 pub use crate::harness::Definition as HarnessDefinition;
 use crate::harness::Harnesses;
@@ -13,6 +16,10 @@ pub use crate::routing::{OnClosed, PromptSettings, Settings as Routing, Trust};
 pub struct Settings {
     /// `[gh_webhook]`.
     pub gh_webhook: GhWebhook,
+    /// `[github]`.
+    pub github: Github,
+    /// `[github_poll]`.
+    pub github_poll: GithubPoll,
     /// `[routing]`.
     pub routing: Routing,
     /// `[trust]`.
@@ -21,6 +28,8 @@ pub struct Settings {
     pub prompt: PromptSettings,
     /// `[dispatch]`.
     pub dispatch: Dispatch,
+    /// `[mcp]`.
+    pub mcp: Mcp,
     /// `[store]`.
     pub store: StoreSettings,
     /// `[mcp.servers.NAME]`, by name: whose events are watched.
@@ -75,6 +84,49 @@ impl Default for GhWebhook {
     }
 }
 
+/// `[github]`: how GitHub's API is reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Github {
+    /// The API of github.com. That of an Enterprise host follows from the host's name.
+    pub api_url: String,
+}
+
+impl Default for Github {
+    fn default() -> Self {
+        Self { api_url: "https://api.github.com".into() }
+    }
+}
+
+/// `[github_poll]`: asking GitHub where no webhook reaches us.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GithubPoll {
+    /// Whether GitHub is asked at all.
+    pub enabled: bool,
+    /// How often, unless GitHub asks for patience.
+    pub interval: Span,
+    /// What happened longer ago than this is told as a gap, not one by one.
+    pub max_age: Span,
+}
+
+impl Default for GithubPoll {
+    fn default() -> Self {
+        Self { enabled: false, interval: Span::secs(15), max_age: Span::secs(3 * 24 * 60 * 60) }
+    }
+}
+
+/// When the machine is kept from falling asleep by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepAwake {
+    /// While turns run.
+    #[default]
+    Turns,
+    /// While any session waits.
+    Watches,
+    /// Not at all.
+    Never,
+}
+
 /// `[dispatch]`: how turns are run, limited and tried again.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dispatch {
@@ -102,6 +154,8 @@ pub struct Dispatch {
     pub max_cost_per_day_usd: Option<f64>,
     /// What one session may cost in a day, in US dollars.
     pub max_session_cost_per_day_usd: Option<f64>,
+    /// When the machine is kept awake.
+    pub keep_awake: KeepAwake,
 }
 
 impl Default for Dispatch {
@@ -119,6 +173,58 @@ impl Default for Dispatch {
             max_turns_per_hour: 60,
             max_cost_per_day_usd: None,
             max_session_cost_per_day_usd: None,
+            keep_awake: KeepAwake::Turns,
+        }
+    }
+}
+
+/// `[mcp]`: the Events server, and the courier that posts to its subscribers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mcp {
+    /// Whether it is served beside the webhook.
+    pub enabled: bool,
+    /// The address under which the world reaches us.
+    pub public_url: Option<String>,
+    /// The OAuth issuer that the protected-resource metadata names.
+    pub oauth_issuer: Option<String>,
+    /// Exceptions to "https and public addresses only".
+    pub allow_callbacks: Vec<String>,
+    /// The wait after a first failed post; it doubles.
+    pub retry_backoff: Span,
+    /// The longest that it grows to.
+    pub max_retry_backoff: Span,
+    /// How many posts of one event may fail before its subscription is suspended.
+    pub max_attempts: u32,
+    /// No subscription is granted for less.
+    pub min_ttl: Span,
+    /// What is granted where nothing is asked for.
+    pub default_ttl: Span,
+    /// What is granted at most, except to those who ask for no end.
+    pub max_ttl: Span,
+    /// How many subscriptions a principal may have.
+    pub max_subscriptions: usize,
+    /// How many streams may be open at once.
+    pub max_streams: usize,
+    /// `[[mcp.tokens]]`: who may come in.
+    pub tokens: Vec<McpToken>,
+}
+
+impl Default for Mcp {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            public_url: None,
+            oauth_issuer: None,
+            allow_callbacks: Vec::new(),
+            retry_backoff: Span::secs(5),
+            max_retry_backoff: Span::secs(5 * 60),
+            max_attempts: 8,
+            min_ttl: Span::secs(60),
+            default_ttl: Span::secs(7 * 24 * 60 * 60),
+            max_ttl: Span::secs(30 * 24 * 60 * 60),
+            max_subscriptions: 1000,
+            max_streams: 10_000,
+            tokens: Vec::new(),
         }
     }
 }

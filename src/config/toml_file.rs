@@ -36,6 +36,15 @@ pub(super) fn read(text: &str, path: &Path, is_section: fn(&[String]) -> bool) -
             path.push(key.get_ref().to_string());
             match value.get_ref() {
                 DeValue::Table(inner) if is_section(&path) && !inner.is_empty() => tables.push((path, inner)),
+                // A list of tables is so many sections, called by their number.
+                DeValue::Array(items) if is_section(&path) && items.iter().all(|item| item.get_ref().is_table()) => {
+                    for (number, item) in items.iter().enumerate() {
+                        if let DeValue::Table(inner) = item.get_ref() {
+                            let inside = path.iter().cloned().chain([number.to_string()]).collect();
+                            tables.push((inside, inner));
+                        }
+                    }
+                }
                 other => written.push(Written { path, value: plain(other), place: place(key.span().start) }),
             }
         }

@@ -5,8 +5,7 @@ use super::settings::Settings;
 use super::{Environment, harness_tables};
 
 /// Variables of ours that set no key.
-const OTHER_VARIABLES: &[&str] =
-    &[
+const OTHER_VARIABLES: &[&str] = &[
     "THE_LOOP_STATE_DIR",
     "THE_LOOP_CONFIG",
     "THE_LOOP_LOG",
@@ -34,10 +33,11 @@ pub(super) fn harness_of(variable: &str) -> Option<(String, &'static str)> {
 /// A warning for each variable that looks like ours and means nothing. Its value is not told: it may be a secret.
 pub(super) fn unknown_variables(settings: &Settings, environment: &Environment) -> Vec<String> {
     let known: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
-    let secrets = &settings.gh_webhook.secret_env;
+    let tokens = settings.mcp.tokens.iter().map(|token| &token.token_env);
+    let secrets: Vec<_> = settings.gh_webhook.secret_env.iter().chain(tokens).collect();
     environment
         .names("THE_LOOP_")
-        .filter(|name| !known.iter().chain(secrets).any(|known| known == name))
+        .filter(|name| !known.iter().chain(secrets.iter().copied()).any(|known| known == name))
         .filter(|name| !OTHER_VARIABLES.contains(name) && harness_of(name).is_none())
         .map(|name| match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("the environment variable `{name}` sets nothing; did you mean `{near}`?"),

@@ -30,8 +30,9 @@ pub struct Servers {
 
 /// The variables that hold, or may hold, a secret of ours: no child gets them.
 pub fn secret_names(settings: &Settings) -> Vec<String> {
-    let tokens = settings.mcp_servers.values().filter_map(|server| server.token_env.clone());
-    settings.gh_webhook.secret_env.iter().cloned().chain(tokens).collect()
+    let theirs = settings.mcp_servers.values().filter_map(|server| server.token_env.clone());
+    let ours = settings.mcp.tokens.iter().map(|token| token.token_env.clone());
+    settings.gh_webhook.secret_env.iter().cloned().chain(ours).chain(theirs).collect()
 }
 
 /// The configured servers, with the environment of those that are programs: a turn's, and what the configuration adds.
@@ -80,7 +81,8 @@ fn reach(
         let token = match &configured.token_env {
             None => None,
             Some(name) => {
-                let value = variable(name).and_then(|value| value.to_str()).map(str::trim).filter(|value| !value.is_empty());
+                let value =
+                    variable(name).and_then(|value| value.to_str()).map(str::trim).filter(|value| !value.is_empty());
                 Some(Secret::new(name.clone(), value.ok_or_else(|| format!("`{name}` is not set"))?))
             }
         };

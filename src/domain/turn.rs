@@ -152,6 +152,9 @@ pub enum FailureKind {
     Hung,
     /// Nobody knows how it ended: try again with the same message id.
     Interrupted,
+    /// It never ran, for a reason of ours, such as a full disk or a server that was killed: try again, and count no
+    /// attempt.
+    NotBegun,
     /// A person ended it: not tried again by itself.
     Cancelled,
     /// The harness is not signed in: a person must mend that.
@@ -169,7 +172,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Overloaded,
         Self::RateLimited,
         Self::Busy,
@@ -177,6 +180,7 @@ impl FailureKind {
         Self::TimedOut,
         Self::Hung,
         Self::Interrupted,
+        Self::NotBegun,
         Self::Cancelled,
         Self::NotSignedIn,
         Self::ConversationGone,
@@ -196,6 +200,7 @@ impl FailureKind {
             Self::TimedOut => "timed_out",
             Self::Hung => "hung",
             Self::Interrupted => "interrupted",
+            Self::NotBegun => "not_begun",
             Self::Cancelled => "cancelled",
             Self::NotSignedIn => "not_signed_in",
             Self::ConversationGone => "conversation_gone",

@@ -103,9 +103,9 @@ impl Condition {
         match found {
             Some(Value::String(text)) => *text == self.value,
             Some(value @ (Value::Number(_) | Value::Bool(_) | Value::Null)) => value.to_string() == self.value,
-            Some(Value::Array(items)) => {
-                items.iter().any(|item| item.as_str().map_or_else(|| item.to_string() == self.value, |t| t == self.value))
-            }
+            Some(Value::Array(items)) => items
+                .iter()
+                .any(|item| item.as_str().map_or_else(|| item.to_string() == self.value, |t| t == self.value)),
             _ => false,
         }
     }

@@ -19,6 +19,9 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// The wait after `accept` failed, as when no more files may be open.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
+/// What is served.
+pub type Routes = Router;
+
 /// A connection's place among those that may be open. A request that will take long and do little gives it back.
 #[derive(Clone, Debug)]
 pub struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);

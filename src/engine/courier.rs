@@ -20,8 +20,8 @@ use crate::retry;
 use crate::signing::{StandardSecret, sign_standard};
 use crate::store::{AttemptRow, Parcel, Post, PostEnd, Store};
 
-use super::subscriptions::post_error;
 use super::Error;
+use super::subscriptions::post_error;
 
 /// Posts under way at once, over all endpoints …
 const AT_ONCE: usize = 128;
@@ -254,14 +254,18 @@ fn body(post: &Post) -> (String, Vec<u8>) {
             let o = &placed.occurrence;
             let cursor = Cursor { journal: post.journal.clone(), place: *watermark }.to_string();
             let at = o.at.to_string();
-            let body = json!({"eventId": o.event_id, "name": o.name, "timestamp": at, "data": o.data, "cursor": cursor});
+            let body =
+                json!({"eventId": o.event_id, "name": o.name, "timestamp": at, "data": o.data, "cursor": cursor});
             (o.event_id.clone(), body.to_string().into_bytes())
         }
         Parcel::Terminated => {
             let error = json!({"code": -32012, "message": "the subscription was ended by the server"});
             let body = json!({"type": "terminated", "error": error}).to_string().into_bytes();
             // The same for each attempt, so that the receiver can tell repeats.
-            (format!("msg_terminated_{}_{}", post.subscription.id, post.subscription.refreshed_at.as_millisecond()), body)
+            (
+                format!("msg_terminated_{}_{}", post.subscription.id, post.subscription.refreshed_at.as_millisecond()),
+                body,
+            )
         }
     }
 }

@@ -82,16 +82,12 @@ impl Dispatcher {
                     Timestamp::now().checked_add(AFTER_FAILURE).ok()
                 }
             };
-            match wake_at {
-                None => self.bells.dispatcher.notified().await,
-                Some(at) => {
-                    let wait = Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO);
-                    let sleep = tokio::time::sleep(wait.min(LONGEST_SLEEP));
-                    tokio::select! {
-                        () = sleep => {}
-                        () = self.bells.dispatcher.notified() => {}
-                    }
-                }
+            let until =
+                |at: Timestamp| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO);
+            let sleep = tokio::time::sleep(wake_at.map_or(LONGEST_SLEEP, until).min(LONGEST_SLEEP));
+            tokio::select! {
+                () = sleep => {}
+                () = self.bells.dispatcher.notified() => {}
             }
         }
     }
@@ -126,8 +122,19 @@ impl Dispatcher {
                         due(until);
                         continue;
                     }
-                    if let Some(turn) = self.runner.start(&session).await? {
-                        running.add(&turn.session.0, &turn.harness, &turn.session_id, session.cwd.clone());
+                    match self.runner.start(&session).await {
+                        Ok(Some(turn)) => {
+                            running.add(&turn.session.0, &turn.harness, &turn.session_id, session.cwd.clone());
+                        }
+                        Ok(None) => {}
+                        // It was dropped while we looked; the rest is looked at again.
+                        Err(super::Error::Store(crate::store::Error::Gone)) => due(now),
+                        Err(error) => {
+                            // Whatever is wrong with one session, the others do not wait for it.
+                            let error = crate::domain::chain(&error);
+                            tracing::error!(session = %inbox.session, error, "could not begin a turn; trying again");
+                            due(now.checked_add(AFTER_FAILURE).unwrap_or(now));
+                        }
                     }
                 }
             }

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::domain::{Delivery, Receipt};
-use crate::store::{self, Accepting, Refused, Store};
+use crate::domain::{Delivery, DeliverySeq, Event, Outcome, Receipt};
+use crate::store::{self, Accepting, Db, Refused, Store};
 
+use super::decider::{self, Decider};
 use super::{Bells, Error};
+use crate::crash_point;
 
 /// Bodies above this are compressed off the async threads.
 const LARGE: usize = 256 << 10;
@@ -20,28 +22,49 @@ const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Intake {
     store: Store,
+    decider: Decider,
     bells: Bells,
     last_refusal: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Intake {
-    /// Deliveries go to `store`, and the router hears of them.
-    pub fn new(store: Store, bells: Bells) -> Self {
-        Self { store, bells, last_refusal: Arc::default() }
+    /// Deliveries go to `store` and are decided by `decider`; what it cannot decide at once is the router's.
+    pub fn new(store: Store, decider: Decider, bells: Bells) -> Self {
+        Self { store, decider, bells, last_refusal: Arc::default() }
     }
 
     /// Takes one delivery in. When this returns, its fate is on disk and the sender may be told.
     pub async fn accept(&self, delivery: Delivery) -> Result<Receipt, Error> {
+        let arrived = Instant::now();
+        // A large one takes longer to read than a sender should wait; the router does it.
+        let read = (delivery.body.len() <= LARGE).then(|| decider::read(&delivery));
         let accepting = if delivery.body.len() > LARGE {
             tokio::task::spawn_blocking(|| Accepting::new(delivery)).await.map_err(|_| Error::Panicked)??
         } else {
             Accepting::new(delivery)?
         };
-        let receipt = self.store.write(move |db| db.accept(&accepting)).await?;
-        match receipt {
-            Receipt::Accepted(_) => self.bells.router.notify_one(),
-            Receipt::Requeued(_) => self.bells.dispatcher.notify_one(),
-            Receipt::Duplicate(_) => {}
+        let decider = self.decider.clone();
+        let (receipt, decided) = self
+            .store
+            .write(move |db| {
+                let receipt = db.accept(&accepting)?;
+                let decided = match (receipt, read) {
+                    (Receipt::Accepted(seq), Some(read)) => decide_at_once(db, &decider, seq, &read, arrived),
+                    _ => None,
+                };
+                Ok((receipt, decided))
+            })
+            .await?;
+        crash_point::reached("after-accept-commit");
+        if decided.is_some() {
+            self.bells.published();
+        }
+        match (receipt, decided) {
+            (Receipt::Accepted(_), None) => self.bells.router.notify_one(),
+            (Receipt::Accepted(_), Some(Outcome::Queued)) | (Receipt::Requeued(_), _) => {
+                self.bells.dispatcher.notify_one();
+            }
+            (Receipt::Accepted(_), Some(_)) | (Receipt::Duplicate(_), _) => {}
         }
         Ok(receipt)
     }
@@ -66,4 +89,24 @@ impl Intake {
     pub async fn ready(&self) -> Result<(), store::Error> {
         self.store.write(|_| Ok(())).await
     }
+}
+
+/// Decides a delivery in the commit that takes it in, which spares it a second one; `None` leaves it to the router.
+/// Whatever is wrong with deciding costs the delivery nothing: it is kept all the same.
+fn decide_at_once(
+    db: &Db,
+    decider: &Decider,
+    seq: DeliverySeq,
+    read: &Result<Event, String>,
+    arrived: Instant,
+) -> Option<Outcome> {
+    let decided = db.apart(|db| match db.is_oldest_undecided(seq)? {
+        true => decider.decide(db, seq, read, arrived).map(Some),
+        // Decisions follow the order of the journal, and something older waits.
+        false => Ok(None),
+    });
+    decided.unwrap_or_else(|error| {
+        tracing::error!(seq = seq.0, error = %crate::domain::chain(&error), "could not decide a delivery at once");
+        None
+    })
 }

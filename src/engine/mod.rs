@@ -6,11 +6,13 @@
 //! between looking and sleeping; and what is in the store is found after any restart.
 
 mod courier;
+mod decider;
 mod desk;
 mod dispatcher;
 mod explain;
 mod feed;
 mod intake;
+mod observing;
 mod router;
 pub mod schedule;
 mod subscriptions;
@@ -18,15 +20,19 @@ mod turn_run;
 mod watching;
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
+pub use crate::store::PollRow;
 pub use courier::Courier;
+pub use decider::Decider;
 pub use desk::{Added, Desk, NewWatch, Who};
 pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
 pub use explain::explain;
 pub use feed::{Feed, Interest, Page, Said, Stream};
 pub use intake::Intake;
+pub use observing::{Observing, Waiting};
 pub use router::Router;
 pub use subscriptions::{
     Granted, Lifetime, Request, SubscribeError, SubscriptionSettings, Subscriptions, subscription_id,
@@ -61,6 +67,10 @@ pub struct Bells {
     pub router: Arc<Notify>,
     /// An inbox, a session or a setting has changed.
     pub dispatcher: Arc<Notify>,
+    /// Sessions may have come or gone.
+    pub observers: Arc<Notify>,
+    /// How many turns run.
+    pub turns: TurnCount,
     /// The feed has grown.
     pub feed: Arc<Notify>,
     /// Something is owed to a subscription.
@@ -77,11 +87,49 @@ impl Bells {
     }
 }
 
+/// How many turns run now, for whoever has to do something while any does.
+#[derive(Clone)]
+pub struct TurnCount(Arc<watch::Sender<usize>>);
+
+impl Default for TurnCount {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl TurnCount {
+    /// Counts one turn until what is given back is dropped.
+    fn count(&self) -> Counted {
+        self.0.send_modify(|count| *count += 1);
+        Counted(self.clone())
+    }
+
+    /// The number, and every change of it.
+    pub fn watch(&self) -> watch::Receiver<usize> {
+        self.0.subscribe()
+    }
+}
+
+/// A turn that counts.
+struct Counted(TurnCount);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
 /// The registry with a view of it that is read anew only where files have changed. Cheap to clone.
 #[derive(Clone)]
 pub struct Sessions {
     registry: Arc<Registry>,
-    view: Arc<Mutex<View>>,
+    view: Arc<Mutex<Looked>>,
+}
+
+#[derive(Default)]
+struct Looked {
+    view: View,
+    since: Option<Instant>,
 }
 
 impl Sessions {
@@ -99,7 +147,18 @@ impl Sessions {
     /// once for a batch of work.
     pub fn now(&self) -> Result<SessionsNow<'_>, Error> {
         let mut seen = self.seen();
-        seen.0.refresh(&self.registry)?;
+        seen.0.since = Some(Instant::now());
+        seen.0.view.refresh(&self.registry)?;
+        Ok(seen)
+    }
+
+    /// As [`now`](Self::now) for what arrived at `arrived`: a look that was begun after it is not repeated.
+    pub fn since(&self, arrived: Instant) -> Result<SessionsNow<'_>, Error> {
+        let mut seen = self.seen();
+        if seen.0.since.is_none_or(|since| since < arrived) {
+            seen.0.since = Some(Instant::now());
+            seen.0.view.glance(&self.registry)?;
+        }
         Ok(seen)
     }
 
@@ -111,22 +170,33 @@ impl Sessions {
 }
 
 /// The sessions at one moment.
-pub struct SessionsNow<'a>(MutexGuard<'a, View>);
+pub struct SessionsNow<'a>(MutexGuard<'a, Looked>);
 
 impl SessionsNow<'_> {
     /// One session.
     pub fn get(&self, key: &SessionKey) -> Option<&Session> {
-        self.0.find(key)
+        self.0.view.find(key)
+    }
+
+    /// What open sessions wait for on GitHub.
+    fn open_on_github(&self) -> Vec<Waiting> {
+        let open = self.0.view.sessions().filter(|session| session.is_open() && session.work_item.repo().is_some());
+        open.map(|s| Waiting { item: s.work_item.clone(), since: s.created_at, own: true }).collect()
+    }
+
+    /// Whether any session is open.
+    pub fn any_open(&self) -> bool {
+        self.0.view.sessions().any(Session::is_open)
     }
 
     /// Whether some session file cannot be read.
     pub fn damaged(&self) -> usize {
-        self.0.damaged().len()
+        self.0.view.damaged().len()
     }
 }
 
 impl routing::Sessions for SessionsNow<'_> {
     fn find(&self, key: &SessionKey) -> Option<Session> {
-        self.0.find(key).cloned()
+        self.0.view.find(key).cloned()
     }
 }

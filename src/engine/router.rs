@@ -1,17 +1,18 @@
-//! The router: one decision per delivery, in the order of the journal.
+//! The router: decides what intake could not, in the order of the journal.
+//!
+//! Most deliveries are decided in the commit that takes them in ([`Intake`](super::Intake)). What is left for the router
+//! is large, or came while something older waited, or is to be decided anew, or met a failing store.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::domain::{Decision, DeliverySeq, Event, Session, SessionKey, SessionStatus};
-use crate::payload;
-use crate::routing::{self, Rules};
-use crate::store::{Db, LinksInStore, Store, Undecided};
+use crate::crash_point;
+use crate::domain::{DeliverySeq, Event};
+use crate::store::{Store, Undecided};
 
-use super::{Bells, Error, Sessions, watching};
+use super::decider::{self, Decider};
+use super::{Bells, Error, watching};
 
 /// How many deliveries are decided at a time, so that they share commits and one look at the registry.
 const BATCH: usize = 128;
@@ -20,26 +21,29 @@ const BATCH_BYTES: u64 = 32 << 20;
 /// The wait after the store failed: it may be full, and somebody may be making room.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
+/// No sleep is longer.
+const LONGEST_SLEEP: Duration = Duration::from_secs(300);
+
 /// The router's parts.
 #[derive(Clone)]
 pub struct Router {
     store: Store,
-    sessions: Sessions,
-    rules: Arc<Rules>,
+    decider: Decider,
     bells: Bells,
 }
 
 impl Router {
-    /// Deliveries in `store` are decided by `rules`.
-    pub fn new(store: Store, sessions: Sessions, rules: Arc<Rules>, bells: Bells) -> Self {
-        Self { store, sessions, rules, bells }
+    /// Deliveries in `store` are decided by `decider`.
+    pub fn new(store: Store, decider: Decider, bells: Bells) -> Self {
+        Self { store, decider, bells }
     }
 
     /// Decides whatever waits, then sleeps until more comes; for ever.
     pub async fn run(self) {
         loop {
             match self.step().await {
-                Ok(0) => self.bells.router.notified().await,
+                // The bell tells; the time is for what happened where no bell could be rung.
+                Ok(0) => drop(tokio::time::timeout(LONGEST_SLEEP, self.bells.router.notified()).await),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::error!(error = %crate::domain::chain(&error), "could not decide deliveries; trying again");
@@ -56,110 +60,40 @@ impl Router {
         if count == 0 {
             return Ok(0);
         }
+        let arrived = Instant::now();
         let read = tokio::task::spawn_blocking(|| waiting.into_iter().map(read).collect::<Vec<_>>())
             .await
             .map_err(|_| Error::Panicked)?;
-        // After the deliveries were read: what was registered before one of them came is seen.
-        let sessions = self.sessions.clone();
-        tokio::task::spawn_blocking(move || sessions.now().map(drop)).await.map_err(|_| Error::Panicked)??;
         // All are handed over before the first is waited for: they share a commit, in order.
         let mut writes = Vec::with_capacity(count);
         for (seq, event, data) in read {
-            let this = self.clone();
+            let decider = self.decider.clone();
             writes.push(self.store.submit(move |db| match (event, data) {
                 // What came by a watch is decided when it comes, and here only when a person asks for it anew.
-                (Ok(event), Some(data)) => watching::decide(db, &this.sessions, seq, &event, &data),
-                (Ok(event), None) => this.decide(db, seq, &event),
-                (Err(reason), _) => db.record_unreadable(seq, &reason),
+                (Ok(event), Some(data)) => decider.decide_watched(db, seq, &event, &data, arrived),
+                (event, _) => decider.decide(db, seq, &event, arrived).map(drop),
             })?);
         }
+        let mut failed = None;
         for write in writes {
-            write.done().await?;
-        }
-        self.bells.dispatcher.notify_one();
-        self.bells.published();
-        Ok(count)
-    }
-
-    /// Decides one delivery and makes it true. Runs on the writer, so that it sees every link learned before.
-    fn decide(&self, db: &Db, seq: DeliverySeq, event: &Event) -> Result<(), crate::store::Error> {
-        let decision = {
-            let links = LinksInStore::new(db);
-            let sessions = self.sessions.seen();
-            let decision = routing::route(event, &self.rules, &links, &sessions);
-            links.finish()?;
-            decision
-        };
-        // Session files first: closing is idempotent, so a crash before the commit only decides again.
-        for key in &decision.closes {
-            self.close(db, key, event)?;
-        }
-        self.note_repository(event, &decision)?;
-        db.record_decision(seq, event, &decision, Timestamp::now())?;
-        tracing::info!(seq = seq.0, event = %event.title(), outcome = %decision.outcome, reason = ?decision.reason, "decided");
-        Ok(())
-    }
-
-    fn close(&self, db: &Db, key: &SessionKey, event: &Event) -> Result<(), crate::store::Error> {
-        let item = self.sessions.seen().get(key).map(|session| session.work_item.clone());
-        if let Some(item) = item {
-            let reason = format!("{} arrived", event.title());
-            self.sessions
-                .registry()
-                .update(&item, |session| {
-                    session.status = SessionStatus::Closed;
-                    session.closed_reason = Some(reason.clone());
-                })
-                .map_err(|error| unreadable(error.into()))?;
-            self.sessions.now().map(drop).map_err(unreadable)?;
-            db.drop_inbox(key, &format!("its session was closed: {reason}"))?;
-            self.bells.watches.notify_one();
-        }
-        Ok(())
-    }
-
-    /// Writes the repository's number into the files of sessions that a delivery has reached by name.
-    fn note_repository(&self, event: &Event, decision: &Decision) -> Result<(), crate::store::Error> {
-        let Some(repository) = &event.repository else { return Ok(()) };
-        let Some(id) = repository.id else { return Ok(()) };
-        for assignment in &decision.assignments {
-            let unknown = |session: &Session| {
-                session.repository_id.is_none() && session.work_item.repo() == Some(&repository.name)
-            };
-            let item = self
-                .sessions
-                .seen()
-                .get(&assignment.session)
-                .filter(|session| unknown(session))
-                .map(|session| session.work_item.clone());
-            if let Some(item) = item {
-                self.sessions
-                    .registry()
-                    .update(&item, |session| session.repository_id = Some(id))
-                    .map_err(|error| unreadable(error.into()))?;
-                self.sessions.now().map(drop).map_err(unreadable)?;
+            if let Err(error) = write.done().await {
+                failed = failed.or(Some(error));
             }
         }
-        Ok(())
+        crash_point::reached("after-decision-commit");
+        // Also where one of them failed: the others are in their inboxes.
+        self.bells.dispatcher.notify_one();
+        self.bells.published();
+        failed.map_or(Ok(count), |error| Err(error.into()))
     }
 }
 
-fn unreadable(error: Error) -> crate::store::Error {
-    match error {
-        Error::Store(error) => error,
-        other => crate::store::Error::Content { what: "session", why: crate::domain::chain(&other) },
-    }
-}
-
-/// Reads a delivery. One that cannot be read is kept with the reason; a panic in reading is a defect, but not a reason
-/// to stop deciding all others.
 fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>, Option<Value>) {
     let Undecided { seq, delivery } = undecided;
-    let data = watching::data_of(&delivery);
-    let event = match std::panic::catch_unwind(|| payload::read(&delivery)) {
-        Ok(Ok(event)) => Ok(event),
-        Ok(Err(error)) => Err(format!("cannot be read: {error}")),
-        Err(_) => Err("cannot be read: reading it panicked; please report this delivery".into()),
+    let data = delivery.as_ref().ok().and_then(watching::data_of);
+    let event = match delivery {
+        Ok(delivery) => decider::read(&delivery),
+        Err(error) => Err(format!("cannot be read: failed to {}", crate::domain::chain(&error))),
     };
     (seq, event, data)
 }

@@ -96,15 +96,15 @@ pub fn readiness(
     if let Some(why) = running.occupies(session) {
         return Readiness::Occupied(why);
     }
-    if let Some(at) = state.retry_at.filter(|at| *at > now) {
+    // No wait is set for longer than a day: one that is, was set before the clock went back.
+    if let Some(at) = state.retry_at.filter(|at| *at > now && *at <= after(now, HOUR * 24)) {
         return Readiness::Until(at, Some("its last turn failed; it will be tried again".into()));
     }
-    if inbox.waiting >= settings.max_events_per_turn as u64 {
+    // News from the future came before the clock went back: nobody knows how long they have waited.
+    if inbox.waiting >= settings.max_events_per_turn as u64 || inbox.newest > now {
         return Readiness::Ready;
     }
     let settled = after(inbox.newest, settings.debounce.0).min(after(inbox.oldest, settings.max_wait.0));
-    // A clock that was set back must not keep anybody waiting for longer than the debounce itself.
-    let settled = settled.min(after(now, settings.debounce.0));
     if settled > now { Readiness::Until(settled, None) } else { Readiness::Ready }
 }
 
@@ -178,8 +178,11 @@ mod tests {
 
     #[test]
     fn a_clock_that_went_back_keeps_nobody_waiting() {
-        let wait = ask(&inbox(5000, 5000, 1), &session(), &SessionState::default(), 100);
-        assert_eq!(wait, Readiness::Until(at(110), None));
+        let none = SessionState::default();
+        assert_eq!(ask(&inbox(5000, 5000, 1), &session(), &none, 100), Readiness::Ready);
+        assert_eq!(ask(&inbox(90, 5000, 2), &session(), &none, 100), Readiness::Ready);
+        let failed = SessionState { retry_at: Some(at(100 * 24 * 3600)), ..none };
+        assert_eq!(ask(&inbox(0, 0, 1), &session(), &failed, 100), Readiness::Ready);
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub struct SubscriptionSettings {
     pub min_ttl: Duration,
     /// What is granted where nothing is asked for.
     pub default_ttl: Duration,
-    /// No lifetime is longer; `None` grants what never ends to those who ask for that.
-    pub max_ttl: Option<Duration>,
+    /// No lifetime is longer, except for those who ask for no end.
+    pub max_ttl: Duration,
     /// How many subscriptions a principal may have.
     pub max_subscriptions: usize,
 }
@@ -135,7 +135,8 @@ impl Subscriptions {
         let callback = Callback::check(&request.url, &self.settings.exceptions)?;
         let id = subscription_id(&request.principal.name, &request.url, request.kind.name(), &request.arguments);
         self.prove(&request, &callback, &id).await?;
-        let now = Timestamp::now();
+        // The store keeps milliseconds, and no more is promised.
+        let now = Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_else(|_| Timestamp::now());
         let expires_at = self.grant(request.lifetime).and_then(|ttl| now.checked_add(ttl).ok());
         let new = Subscribe {
             id: id.clone(),
@@ -183,10 +184,10 @@ impl Subscriptions {
     /// What is granted of a lifetime; `None` is no end.
     fn grant(&self, asked: Lifetime) -> Option<Duration> {
         let s = &self.settings;
-        match (asked, s.max_ttl) {
-            (Lifetime::Endless, max) => max,
-            (Lifetime::Unsaid, max) => Some(max.map_or(s.default_ttl, |max| s.default_ttl.min(max))),
-            (Lifetime::For(ttl), max) => Some(max.map_or(ttl, |max| ttl.min(max)).max(s.min_ttl)),
+        match asked {
+            Lifetime::Endless => None,
+            Lifetime::Unsaid => Some(s.default_ttl.min(s.max_ttl)),
+            Lifetime::For(ttl) => Some(ttl.min(s.max_ttl).max(s.min_ttl)),
         }
     }
 
@@ -204,9 +205,11 @@ impl Subscriptions {
         let message = format!("msg_verification_{}", Uuid::new_v4().simple());
         let secrets = std::slice::from_ref(&request.secret);
         let headers = signed_headers(secrets, &message, Timestamp::now(), &body, id);
-        let posted = self.poster.post(callback, &headers, body).await.map_err(|error| {
-            SubscribeError::Unproven(post_error(error))
-        })?;
+        let posted = self
+            .poster
+            .post(callback, &headers, body)
+            .await
+            .map_err(|error| SubscribeError::Unproven(post_error(error)))?;
         let echoed = || {
             let answer: Value = serde_json::from_slice(&posted.body).ok()?;
             Some(signing::same(answer.get("challenge")?.as_str()?.as_bytes(), challenge.as_bytes()))

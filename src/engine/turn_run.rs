@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::crash_point;
 use crate::domain::{
     Attention, Failure, FailureKind, Notice, Secret, Session, Turn, TurnId, TurnOutcome, TurnState, Usage,
 };
@@ -82,7 +83,14 @@ impl TurnRunner {
             Err(failure) => return self.hold(session, &failure).await,
         };
         let key = session.key();
-        let waiting = p.store.read(move |db| db.waiting(&key, LOOK_AHEAD)).await?;
+        let waiting = match p.store.read(move |db| db.waiting(&key, LOOK_AHEAD)).await {
+            // What cannot be read now cannot be read later either; other sessions are not to wait for it.
+            Err(error @ crate::store::Error::Content { .. }) => {
+                let message = format!("its inbox cannot be read: failed to {}", crate::domain::chain(&error));
+                return self.hold(session, &Failure { kind: FailureKind::Refused, message, not_before: None }).await;
+            }
+            waiting => waiting?,
+        };
         let (waiting, repeat) = self.unknown_first(waiting).await?;
         let batch = routing::coalesce(&waiting, &p.settings.routing, &p.settings.prompt);
         let Some(first) = batch.tell.first() else { return Ok(None) };
@@ -91,7 +99,9 @@ impl TurnRunner {
         // has recorded the message, and would skip it.
         let lost = |turn: &&Turn| turn.failure == Some(FailureKind::Interrupted) && harness.repeats_safely();
         let same_id = repeat.as_ref().filter(lost).map(|turn| turn.message_id.clone());
-        let told_again = repeat.is_some() && same_id.is_none();
+        // A harness that skips a message which it has answered never shows this line; in any other case the earlier
+        // prompt stands in the conversation, and its agent may have begun to act on it.
+        let told_again = repeat.is_some() || attempt > 1;
         let message_id = same_id.unwrap_or_else(|| message_id(session, first, attempt));
         let fence = Uuid::new_v4().simple().to_string();
         let prompt = routing::prompt(session, &batch, &fence, &p.settings.prompt, told_again);
@@ -110,6 +120,7 @@ impl TurnRunner {
             superseded: batch.superseded.clone(),
         };
         let turn = self.record_start(new).await?;
+        crash_point::reached("after-turn-start-commit");
         let dir = turn_dir(&p.state_dir, turn.id);
         let mut set = invocation.env.clone();
         // `the-loop` inside a turn finds its own state, and knows whose turn it is.
@@ -124,21 +135,31 @@ impl TurnRunner {
         let own_program = p.program.clone();
         let started = tokio::task::spawn_blocking(move || {
             harness::prepare(&dir, &invocation, &limits)?;
+            crash_point::reached("after-prepare");
             harness::start(&own_program, &dir, env)
         })
-        .await
-        .map_err(|_| Error::Panicked)?;
+        .await;
         match started {
-            Ok(shim) => {
+            Ok(Ok(shim)) => {
+                crash_point::reached("after-shim-start");
                 tracing::info!(turn = turn.id.0, session = %turn.session, harness = turn.harness, events = batch.tell.len(), "turn started");
                 self.watch(turn.clone(), Some(shim));
                 Ok(Some(turn))
             }
-            Err(error) => {
-                let failure =
-                    Failure { kind: FailureKind::Crashed, message: crate::domain::chain(&error), not_before: None };
-                self.settle(&turn, failed(failure), None).await?;
-                Ok(None)
+            Ok(Err(error)) => {
+                // It is recorded on a task of its own: what kept it from beginning may keep it from being recorded.
+                let not_begun = Failure {
+                    kind: FailureKind::NotBegun,
+                    message: format!("failed to {}", crate::domain::chain(&error)),
+                    not_before: None,
+                };
+                let (this, begun) = (self.clone(), turn.clone());
+                tokio::spawn(async move { this.record_end(&begun, failed(not_begun), None).await });
+                Ok(Some(turn))
+            }
+            Err(_) => {
+                self.watch(turn.clone(), None);
+                Ok(Some(turn))
             }
         }
     }
@@ -146,7 +167,9 @@ impl TurnRunner {
     /// Waits for a turn's end and records it; `shim` where we are its parent.
     pub(super) fn watch(&self, turn: Turn, shim: Option<std::process::Child>) {
         let this = self.clone();
+        let counted = self.parts.bells.turns.count();
         tokio::spawn(async move {
+            let _counted = counted;
             let dir = turn_dir(&this.parts.state_dir, turn.id);
             let waited = tokio::task::spawn_blocking(move || {
                 let finished = harness::wait(&dir);
@@ -159,6 +182,7 @@ impl TurnRunner {
                 finished
             })
             .await;
+            crash_point::reached("after-result");
             let finished = match waited {
                 Ok(Ok(finished)) => finished,
                 Ok(Err(error)) => lost(crate::domain::chain(&error)),
@@ -179,8 +203,13 @@ impl TurnRunner {
             }),
         };
         // The result is a file until it is recorded, so a store that is full costs nothing but time.
+        self.record_end(&turn, outcome, finished.exit_code).await;
+    }
+
+    /// Records how a turn ended, for as long as that takes: until then its session and its place are not free.
+    async fn record_end(&self, turn: &Turn, outcome: TurnOutcome, exit_code: Option<i32>) {
         loop {
-            match self.settle(&turn, outcome.clone(), finished.exit_code).await {
+            match self.settle(turn, outcome.clone(), exit_code).await {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::error!(turn = turn.id.0, error = %crate::domain::chain(&error), "could not record a turn; trying again");
@@ -193,12 +222,15 @@ impl TurnRunner {
     async fn settle(&self, turn: &Turn, outcome: TurnOutcome, exit_code: Option<i32>) -> Result<(), Error> {
         let p = &self.parts;
         let now = Timestamp::now();
+        let replaced = self.was_replaced(turn)?;
         let settlement = match &outcome.failure {
             None => Settlement::Delivered,
             Some(failure) => {
                 let jitter = (Uuid::new_v4().as_u128() % 1000) as f64 / 1000.0;
                 match retry::next(&p.settings.retry, turn.attempt, failure, now, jitter) {
                     Next::Again { at, counts } => Settlement::Retry { at, counts },
+                    // Somebody has registered another conversation meanwhile: what was wrong with this one is past.
+                    Next::Hold if replaced => Settlement::Retry { at: now, counts: false },
                     Next::Hold => Settlement::Hold(attention(turn, failure)),
                     Next::GiveUp => Settlement::GiveUp {
                         reason: format!("turn {} was attempt {}, the last: {}", turn.id, turn.attempt, failure.message),
@@ -213,11 +245,13 @@ impl TurnRunner {
         };
         if let Some(new_id) = &outcome.new_session_id {
             self.follow(turn, new_id)?;
+            crash_point::reached("after-follow");
         }
         let error = outcome.failure.as_ref().map(|failure| failure.message.clone());
         tracing::info!(turn = turn.id.0, session = %turn.session, state = outcome.state.as_str(), ?error, "turn ended");
         let (id, recorded) = (turn.id, outcome);
         p.store.write(move |db| db.finish_turn(id, &recorded, exit_code, &settlement, now)).await?;
+        crash_point::reached("after-finish-commit");
         p.bells.dispatcher.notify_one();
         p.bells.published();
         Ok(())
@@ -233,8 +267,24 @@ impl TurnRunner {
         match changed {
             Ok(_) => Ok(()),
             Err(crate::registry::Error::Unknown(_)) => Ok(()),
+            Err(error @ crate::registry::Error::Damaged(_)) => {
+                // The turn ended all the same, and a person has to mend the file anyway.
+                let error = crate::domain::chain(&error);
+                tracing::warn!(turn = turn.id.0, new_id, error, "could not follow a conversation to its new id");
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether the session has another conversation or another place than the turn had.
+    fn was_replaced(&self, turn: &Turn) -> Result<bool, Error> {
+        let now = self.parts.sessions.now()?;
+        Ok(now.get(&turn.session).is_some_and(|session| {
+            session.harness != turn.harness
+                || session.session_id != turn.session_id
+                || session.cwd.as_os_str() != turn.cwd.as_str()
+        }))
     }
 
     async fn record_start(&self, new: NewTurn) -> Result<Turn, Error> {
@@ -273,18 +323,20 @@ impl TurnRunner {
         Ok(None)
     }
 
-    /// Notices whose last turn ended nobody knows how are told again by themselves: the same text under the same
-    /// message id is skipped by a harness that has it already, and others are told that it may be a repeat.
+    /// Notices whose last turn ended nobody knows how are told again by themselves: the same news under the same
+    /// message id are skipped by a harness that has answered them already.
     async fn unknown_first(&self, waiting: Vec<Notice>) -> Result<(Vec<Notice>, Option<Turn>), Error> {
-        let Some(id) = waiting.first().and_then(|notice| notice.last_turn) else { return Ok((waiting, None)) };
-        let last = self.parts.store.read(move |db| db.turn(id)).await?;
-        match last {
-            Some(turn) if turn.state == TurnState::Interrupted => {
+        // Not only the first: a notice that was replayed by hand may stand before them.
+        let mut turns: Vec<TurnId> = waiting.iter().filter_map(|notice| notice.last_turn).collect();
+        turns.dedup();
+        for id in turns {
+            let last = self.parts.store.read(move |db| db.turn(id)).await?;
+            if let Some(turn) = last.filter(|turn| turn.state == TurnState::Interrupted) {
                 let same = waiting.into_iter().filter(|notice| notice.last_turn == Some(id)).collect();
-                Ok((same, Some(turn)))
+                return Ok((same, Some(turn)));
             }
-            _ => Ok((waiting, None)),
         }
+        Ok((waiting, None))
     }
 
     /// The session as it was when the turn began: that is what its harness was asked to resume.

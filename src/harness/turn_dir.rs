@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Ending, Error, Finished, Invocation, Limits, TURN_MARK};
+use crate::domain::FailureKind;
 
 /// The subcommand of our own executable that runs [`shim`](super::shim) on the directory that follows.
 pub const SHIM_COMMAND: &str = "turn-shim";
@@ -106,28 +107,58 @@ pub fn standing(dir: &Path) -> Result<Standing, Error> {
 
 /// Waits until nobody runs the turn, and says how it ended. Blocks for as long as the turn takes: call it on a thread
 /// of its own. A turn without a result is [`Ending::Lost`] from then on ([`Ending::Cancelled`] where a person had asked
-/// for its end): what is left of its processes is ended (on Linux), and a shim that comes late runs nothing.
+/// for its end): what is left of its processes is ended (on Linux), and a shim that comes late runs nothing. Where it is
+/// certain that no shim ever began, nothing was run: that is [`Ending::NotStarted`], and no repeat is to be feared.
 pub fn wait(dir: &Path) -> Result<Finished, Error> {
+    if !dir.exists() {
+        // The server ended before it made the directory; or somebody removed it under a running turn.
+        let had_begun = super::shim::end_orphans(dir);
+        return Ok(without_result(dir, had_begun));
+    }
     let lock = open_lock(dir)?;
     lock.lock().map_err(file_error("lock", &dir.join(LOCK)))?;
     if let Some(finished) = read_result(dir)? {
         return Ok(finished);
     }
-    super::shim::end_orphans(dir);
+    let left_some = super::shim::end_orphans(dir);
+    // A shim writes its process id before anything else that it does.
+    let had_begun = lock.metadata().map_err(file_error("look at", &dir.join(LOCK)))?.len() > 0;
+    let mut lost = without_result(dir, had_begun || left_some);
+    write_result(dir, &lost)?;
+    read_output(dir, &mut lost)?;
+    Ok(lost)
+}
+
+fn without_result(dir: &Path, had_begun: bool) -> Finished {
     let now = Timestamp::now();
-    let was_cancelled = dir.join(CANCEL).exists();
-    let mut lost = Finished {
-        ending: if was_cancelled { Ending::Cancelled } else { Ending::Lost },
+    let ending = if dir.join(CANCEL).exists() {
+        Ending::Cancelled
+    } else if had_begun {
+        Ending::Lost
+    } else {
+        let error = "the server ended before the turn began".into();
+        Ending::NotStarted { error, kind: FailureKind::NotBegun }
+    };
+    Finished {
+        ending,
         exit_code: None,
         stdout: String::new(),
         stderr: String::new(),
         started_at: modified(&dir.join(TURN)).unwrap_or(now),
         ended_at: now,
         dropped_bytes: 0,
-    };
-    write_result(dir, &lost)?;
-    read_output(dir, &mut lost)?;
-    Ok(lost)
+    }
+}
+
+/// Writes down, so that it outlasts a power cut, that the turn has begun: from now on it may have had effects.
+pub(super) fn note_begun(dir: &Path) -> Result<(), Error> {
+    let path = dir.join(LOCK);
+    let note = format!("{}\n", std::process::id());
+    std::fs::write(&path, note).map_err(file_error("write", &path))?;
+    for place in [Some(path.as_path()), Some(dir), dir.parent()].into_iter().flatten() {
+        File::open(place).and_then(|file| file.sync_all()).map_err(file_error("sync", place))?;
+    }
+    Ok(())
 }
 
 /// Asks a running shim to end its turn; false where none runs.

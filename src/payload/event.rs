@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::field::Field;
 use super::reading::{Payload, Reading};
-use super::{Error, fit, items, json, pulls, refs, verdicts, watched};
+use super::{Error, GAP, fit, gap, items, json, pulls, refs, verdicts, watched};
 use crate::domain::{Delivery, Event, Nature, Source};
 
 /// Reads what a delivery says. The same delivery always gives the same event.
@@ -21,6 +21,12 @@ pub fn read(delivery: &Delivery) -> Result<Event, Error> {
     }
     let (payload, reading) = match delivery.source {
         Source::Mcp(_) => (Payload::nowhere(root), watched::occurrence(delivery, root)),
+        // Only our own polling makes one: a webhook's name has no dot.
+        Source::GithubPoll if delivery.event == GAP => {
+            let payload = Payload::new(root);
+            let reading = gap::gap(&payload);
+            (payload, reading)
+        }
         Source::GithubWebhook | Source::GithubPoll => {
             let mapped = fit::check(&delivery.event, root)?;
             let payload = Payload::new(root);

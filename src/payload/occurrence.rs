@@ -18,7 +18,12 @@ const LONGEST_ID: usize = 200;
 /// Makes a delivery of an occurrence `{eventId, name, timestamp, data}` that a server told for an event type.
 ///
 /// An occurrence without an id of its own gets one that follows from what it says: told twice, it is still one.
-pub fn from_occurrence(server: &str, event: &str, occurrence: &Value, received_at: Timestamp) -> Result<Delivery, Error> {
+pub fn from_occurrence(
+    server: &str,
+    event: &str,
+    occurrence: &Value,
+    received_at: Timestamp,
+) -> Result<Delivery, Error> {
     let object = occurrence.as_object().ok_or(Error::NotAnObject)?;
     let mut kept = Map::new();
     for name in ["eventId", "name", "timestamp", "data"] {
@@ -27,7 +32,8 @@ pub fn from_occurrence(server: &str, event: &str, occurrence: &Value, received_a
         }
     }
     let given = kept.get("eventId").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
-    let plain = |id: &String| id.len() <= LONGEST_ID && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
+    let plain =
+        |id: &String| id.len() <= LONGEST_ID && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
     let id = match given {
         Some(id) if plain(&id) => id,
         Some(id) => hashed("id", server, &id),
@@ -42,7 +48,8 @@ pub fn from_gap(watch: &Watch, from: Option<Timestamp>, to: Timestamp) -> Result
     let about = "the server could not say all that happened in this time: events may have been missed. Look for \
                  yourself where it matters";
     let id = format!("gap:{}:{}", watch.id, to.as_millisecond());
-    let data = json!({"watch": watch.id, "server": watch.server, "event": watch.event, "gap": about, "from": from, "to": to});
+    let data =
+        json!({"watch": watch.id, "server": watch.server, "event": watch.event, "gap": about, "from": from, "to": to});
     let body = json!({"eventId": id, "name": WATCH_GAP, "timestamp": to, "data": data});
     delivery(&watch.server, id, WATCH_GAP, body, to)
 }

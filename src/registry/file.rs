@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Error, file_name, io_error};
+use crate::crash_point;
 use crate::domain::Session;
 
 /// A session takes less than one KiB; more than this is no session, and not worth reading.
@@ -103,7 +104,9 @@ pub(super) fn write(dir: &Path, name: &str, session: &Session) -> Result<(), Err
         .open(&unfinished)
         .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
         .map_err(io_error("write", &unfinished))?;
+    crash_point::reached("before-rename");
     std::fs::rename(&unfinished, &path).map_err(io_error("write", &path))?;
+    crash_point::reached("after-rename");
     // The new name is on disk only when its directory is.
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("save", dir))
 }

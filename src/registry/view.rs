@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::file::{self, Content};
 use super::{Damaged, Error, Listing, Registry, by_item, io_error};
@@ -17,6 +17,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// The same for file systems that keep whole seconds.
 const COARSE_TICK: Duration = Duration::from_secs(2);
 
+/// So long a look at the directory stands for a look at each file.
+const GLANCES_FOR: Duration = Duration::from_secs(1);
+
 /// A cached listing. What another process wrote before [`refresh`](Self::refresh) is seen by it.
 #[derive(Debug, Default)]
 pub struct View {
@@ -24,6 +27,9 @@ pub struct View {
     sessions: Vec<Session>,
     damaged: Vec<Damaged>,
     places: HashMap<SessionKey, usize>,
+    /// The directory as it was before it was last listed; `None` asks for it to be listed again.
+    dir: Option<Identity>,
+    listed: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -66,9 +72,20 @@ impl Identity {
 }
 
 impl View {
+    /// As [`refresh`](Self::refresh), at the cost of one look where nothing changed. Every change by this program's
+    /// commands is seen, since they rename; one that a person wrote into a file in place is seen a second later.
+    pub fn glance(&mut self, registry: &Registry) -> Result<bool, Error> {
+        let fresh = self.listed.is_some_and(|listed| listed.elapsed() < GLANCES_FOR);
+        if fresh && self.dir.is_some() && self.dir == dir_identity(registry.dir())? {
+            return Ok(false);
+        }
+        self.refresh(registry)
+    }
+
     /// Takes in what changed since the last time, and says whether anything did.
     pub fn refresh(&mut self, registry: &Registry) -> Result<bool, Error> {
         let dir = registry.dir();
+        let (listed, identity) = (Instant::now(), dir_identity(dir)?);
         let found = list(dir)?;
         let mut before = std::mem::take(&mut self.files);
         let mut changed = false;
@@ -90,6 +107,9 @@ impl View {
         if changed {
             self.arrange(dir);
         }
+        // A file that was written in this very tick must be looked at again.
+        self.dir = identity.filter(|_| self.files.values().all(|known| known.identity.is_some()));
+        self.listed = Some(listed);
         Ok(changed)
     }
 
@@ -125,6 +145,13 @@ impl View {
         self.sessions.sort_by(by_item);
         self.places = self.sessions.iter().enumerate().map(|(place, session)| (session.key(), place)).collect();
     }
+}
+
+/// What the directory is now; `None` where it was changed so lately that a further change might not show.
+fn dir_identity(dir: &Path) -> Result<Option<Identity>, Error> {
+    let now = SystemTime::now();
+    let metadata = dir.metadata().map_err(io_error("list", dir))?;
+    Ok(Some(Identity::of(&metadata)).filter(|identity| identity.is_settled(now)))
 }
 
 fn read(path: &Path) -> Known {

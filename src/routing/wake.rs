@@ -6,10 +6,16 @@ use crate::domain::{Event, Nature};
 /// The states of a commit status that are a result.
 const RESULTS: [&str; 3] = ["failure", "error", "success"];
 
+/// The action of what polling merely saw; GitHub itself has no action of this name.
+const OBSERVED: &str = "observed";
+
 /// Why `wake_on` lets an event pass by, if it does. A watch's events were asked for one by one.
 pub(super) fn refusal(event: &Event, settings: &Settings) -> Option<String> {
     if event.nature == Nature::Watched {
         return None;
+    }
+    if event.action.as_deref() == Some(OBSERVED) {
+        return Some("it was only seen, nothing happened".into());
     }
     let wakes = |name: &str, action: Option<&str>| {
         settings.wake_on.iter().any(|wanted| match wanted.split_once('.') {

@@ -4,9 +4,7 @@ mod github;
 mod standard;
 
 pub use github::{Error, github_signature, sign_github, verify_github};
-pub use standard::{
-    StandardError, StandardHeaders, StandardSecret, TOLERANCE, same, sign_standard, verify_standard,
-};
+pub use standard::{StandardError, StandardHeaders, StandardSecret, TOLERANCE, same, sign_standard, verify_standard};
 
 /// Bytes whose sender is proven, and by which secret.
 #[derive(Clone, Copy, Debug)]

@@ -185,7 +185,9 @@ mod tests {
     #[test]
     fn clocks_may_differ_by_five_minutes() {
         let known = [secret(SECRET)];
-        for (skew, wanted) in [(240, Ok(0)), (-240, Ok(0)), (360, Err(StandardError::Time)), (-360, Err(StandardError::Time))] {
+        for (skew, wanted) in
+            [(240, Ok(0)), (-240, Ok(0)), (360, Err(StandardError::Time)), (-360, Err(StandardError::Time))]
+        {
             assert_eq!(verify(&known, SIGNATURE, skew, BODY), wanted, "{skew}");
         }
     }

@@ -62,6 +62,20 @@ impl Db {
         }
     }
 
+    /// Runs `work` in a transaction within the one that is under way: where it fails, its part alone is undone.
+    pub fn apart<T>(&self, work: impl FnOnce(&Self) -> Result<T, Error>) -> Result<T, Error> {
+        self.execute("begin a part of a transaction", "SAVEPOINT part", ())?;
+        let result = work(self);
+        // On a full disk SQLite may have undone the whole transaction by itself; the writer sees that.
+        if !self.connection.is_autocommit() {
+            if result.is_err() {
+                self.execute("undo a part of a transaction", "ROLLBACK TO part", ())?;
+            }
+            self.execute("end a part of a transaction", "RELEASE part", ())?;
+        }
+        result
+    }
+
     /// Whether the database is sound, as far as a quick look can tell.
     pub fn check(&self) -> Result<(), Error> {
         let found = self.all("check the database", "PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0))?;

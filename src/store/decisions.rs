@@ -6,7 +6,7 @@ use rusqlite::params;
 use super::db::{millis, moment};
 use super::{Db, Error};
 use crate::catalogue;
-use crate::domain::{Decision, DeliverySeq, Event, LinkKind, NoticeState, Outcome, SessionKey};
+use crate::domain::{Decision, DeliverySeq, Event, LinkKind, Nature, NoticeState, Outcome, SessionKey};
 
 impl Db {
     /// Records what was decided about a delivery and puts its notices into their inboxes.
@@ -99,6 +99,10 @@ impl Db {
              ON CONFLICT DO UPDATE SET last_event_at = excluded.last_event_at",
             params![session.0, millis(now)],
         )?;
+        if let Some(newer) = self.told_newer(session, event)? {
+            return self
+                .pass_by(seq, &format!("late: {session} was told a newer state of the same by delivery {newer}"));
+        }
         let added = self.execute(
             "put a notice into an inbox",
             "INSERT INTO notices (session, seq, fingerprint, work_item, how, state, created_at)
@@ -125,14 +129,52 @@ impl Db {
                  WHERE session = ?1 AND fingerprint = ?2",
                 params![session.0, event.fingerprint, seq.0],
             )?;
-            return Ok(());
+            return self.hand_over(first, seq);
         }
-        let delivery = self.delivery_row(first)?.map_or_else(|| first.to_string(), |row| row.delivery);
+        let delivery = self.name_of(first)?;
+        self.pass_by(seq, &format!("{session} has this happening already, from delivery {delivery}"))
+    }
+
+    /// The delivery by which a session was told a newer state of the same thing, if so: deliveries overtake each other,
+    /// and what has been overtaken is no news. What is still in the inbox is for the batch to choose from.
+    fn told_newer(&self, session: &SessionKey, event: &Event) -> Result<Option<String>, Error> {
+        let (Some(topic), Some(at)) = (&event.supersedes, event.happened_at) else { return Ok(None) };
+        if event.nature == Nature::Words {
+            return Ok(None);
+        }
+        let told = self.all(
+            "look for newer news",
+            "SELECT d.id, json_extract(d.read, '$.happened_at') FROM deliveries d JOIN notices n ON n.seq = d.seq
+             WHERE d.read IS NOT NULL AND json_extract(d.read, '$.supersedes') = ?1 AND n.session = ?2
+               AND n.state IN ('told', 'delivered') AND n.fingerprint <> ?3
+             ORDER BY d.seq DESC LIMIT 20",
+            params![topic, session.0, event.fingerprint],
+            |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)),
+        )?;
+        let is_newer = |then: &Option<String>| then.as_ref().and_then(|t| t.parse::<Timestamp>().ok()) > Some(at);
+        Ok(told.into_iter().find(|(_, then)| is_newer(then)).map(|(delivery, _)| delivery))
+    }
+
+    /// Nobody is told of a delivery after all.
+    fn pass_by(&self, seq: DeliverySeq, reason: &str) -> Result<(), Error> {
         self.execute(
             "record a decision",
             "UPDATE deliveries SET outcome = 'filtered', reason = ?2 WHERE seq = ?1",
-            params![seq.0, format!("{session} has this happening already, from delivery {delivery}")],
+            params![seq.0, reason],
         )
         .map(|_| ())
+    }
+
+    /// A notice of `from` is `to`'s now. Where it was the last, `from` has failed no longer: it is told by another.
+    fn hand_over(&self, from: DeliverySeq, to: DeliverySeq) -> Result<(), Error> {
+        if from == to || !self.notices_of(from)?.is_empty() {
+            return self.settle(from);
+        }
+        let delivery = self.name_of(to)?;
+        self.pass_by(from, &format!("delivery {delivery} brought the same happening, and is told instead"))
+    }
+
+    fn name_of(&self, seq: DeliverySeq) -> Result<String, Error> {
+        Ok(self.delivery_row(seq)?.map_or_else(|| seq.to_string(), |row| row.delivery))
     }
 }

@@ -122,7 +122,9 @@ impl Db {
                 format!("SELECT {COLUMNS} FROM occurrences WHERE name = ?1 AND place < ?2 ORDER BY place DESC LIMIT ?3")
             }
             None => {
-                format!("SELECT {COLUMNS} FROM occurrences WHERE ?1 IS NULL AND place < ?2 ORDER BY place DESC LIMIT ?3")
+                format!(
+                    "SELECT {COLUMNS} FROM occurrences WHERE ?1 IS NULL AND place < ?2 ORDER BY place DESC LIMIT ?3"
+                )
             }
         };
         let values = params![name, before.0, limit as i64];

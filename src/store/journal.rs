@@ -1,5 +1,7 @@
 //! The journal: deliveries as they were handed to us, and what became of them.
 
+use std::cell::RefCell;
+
 use jiff::Timestamp;
 use rusqlite::{Row, ToSql, params};
 use serde::Serialize;
@@ -7,6 +9,15 @@ use serde::Serialize;
 use super::db::{millis, moment};
 use super::{Db, Error};
 use crate::domain::{Decision, Delivery, DeliverySeq, NoticeState, Outcome, Receipt, Source, TurnId, WorkItem};
+
+/// The quickest level: it takes GitHub's payloads to a tenth.
+const LEVEL: i32 = 1;
+
+thread_local! {
+    /// A compressor's tables are larger than most bodies, so each thread keeps one.
+    static COMPRESSOR: RefCell<std::io::Result<zstd::bulk::Compressor<'static>>> =
+        RefCell::new(zstd::bulk::Compressor::new(LEVEL));
+}
 
 /// A delivery made ready for the journal: its body compressed, off the writer's thread.
 pub struct Accepting {
@@ -17,7 +28,12 @@ pub struct Accepting {
 impl Accepting {
     /// Compresses the body. Takes about 1 ms per MB.
     pub fn new(delivery: Delivery) -> Result<Self, Error> {
-        let compressed = zstd::bulk::compress(&delivery.body, 1).map_err(|error| Error::content("body", error))?;
+        let compressed = COMPRESSOR
+            .with_borrow_mut(|compressor| match compressor {
+                Ok(compressor) => compressor.compress(&delivery.body),
+                Err(_) => zstd::bulk::compress(&delivery.body, LEVEL),
+            })
+            .map_err(|error| Error::content("body", error))?;
         Ok(Self { delivery, compressed })
     }
 
@@ -36,8 +52,8 @@ impl Accepting {
 pub struct Undecided {
     /// Its place in the journal.
     pub seq: DeliverySeq,
-    /// What was handed to us.
-    pub delivery: Delivery,
+    /// What was handed to us; or why that cannot be read back, which must not keep others from their decisions.
+    pub delivery: Result<Delivery, Error>,
 }
 
 /// Which deliveries to list.
@@ -156,11 +172,25 @@ impl Db {
                 break;
             }
             let seq = DeliverySeq(seq);
-            let delivery =
-                self.delivery(seq)?.ok_or_else(|| Error::content("delivery", "an undecided one has no body"))?;
+            let delivery = match self.delivery(seq) {
+                Ok(delivery) => delivery.ok_or_else(|| Error::content("delivery", "an undecided one has no body")),
+                Err(error @ Error::Content { .. }) => Err(error),
+                Err(error) => return Err(error),
+            };
             found.push(Undecided { seq, delivery });
         }
         Ok(found)
+    }
+
+    /// Whether nothing older than this delivery waits for its decision.
+    pub fn is_oldest_undecided(&self, seq: DeliverySeq) -> Result<bool, Error> {
+        self.one(
+            "look for undecided deliveries",
+            "SELECT 1 FROM deliveries WHERE outcome = 'pending' AND seq < ?1 LIMIT 1",
+            [seq.0],
+            |_| Ok(()),
+        )
+        .map(|older| older.is_none())
     }
 
     /// A delivery as it was handed to us; `None` if it is unknown or its body has been let go.

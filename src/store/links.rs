@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use super::db::millis;
 use super::{Db, Error};
-use crate::domain::{DeliverySeq, Link, Node, RepoName, Repository};
+use crate::domain::{DeliverySeq, Link, Node, RepoName, Repository, WorkItem};
 use crate::routing::Links;
 
 impl Db {
@@ -42,6 +42,24 @@ impl Db {
             |row| row.get::<_, String>(0),
         )?;
         rows.iter().map(|text| serde_json::from_str(text).map_err(|error| Error::content("link", error))).collect()
+    }
+
+    /// The issues and pull requests that lead to the work item `key`, as people and pull requests have said.
+    pub fn items_leading_to(&self, key: &str) -> Result<Vec<WorkItem>, Error> {
+        let rows = self.all(
+            "follow links backwards",
+            "SELECT link FROM links WHERE to_key = ?1 AND kind IN ('recorded', 'closes', 'transferred')",
+            [key],
+            |row| row.get::<_, String>(0),
+        )?;
+        let mut items = Vec::new();
+        for text in rows {
+            let link: Link = serde_json::from_str(&text).map_err(|error| Error::content("link", error))?;
+            if let Node::Item(item) = link.from {
+                items.push(item);
+            }
+        }
+        Ok(items)
     }
 
     /// Remembers under which name a repository's number was seen.

@@ -12,6 +12,7 @@ mod inbox;
 mod journal;
 mod links;
 mod owed;
+mod polls;
 mod principals;
 mod refusals;
 mod retention;
@@ -31,6 +32,7 @@ pub use inbox::{Inbox, WaitingNotice};
 pub use journal::{Accepting, DeliveryFilter, DeliveryRow, NoticeRow, Undecided};
 pub use links::LinksInStore;
 pub use owed::{AttemptRow, CourierState, Due, Parcel, Post, PostEnd};
+pub use polls::PollRow;
 pub use refusals::Refused;
 pub use retention::{Kept, Retention};
 pub use sessions::{SessionState, Spending};
@@ -108,6 +110,9 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// What was to be told was taken out of its inbox meanwhile.
+    #[error("tell a notice: it left its inbox meanwhile")]
+    Gone,
     /// The group that this write was in could not be committed.
     #[error("commit to the database: {0}")]
     Commit(String),

@@ -317,6 +317,11 @@ impl Db {
 
     /// How the courier's work stands.
     pub fn courier_state(&self, now: Timestamp) -> Result<CourierState, Error> {
+        // A reader may come before the server that brings the tables.
+        let sql = "SELECT 1 FROM sqlite_master WHERE name = 'subscriptions'";
+        if self.one("look for subscriptions", sql, (), |_| Ok(()))?.is_none() {
+            return Ok(CourierState::default());
+        }
         let found = self.one(
             "count subscriptions",
             "SELECT count(*) FILTER (WHERE state = 'active'), count(*) FILTER (WHERE state = 'suspended'),

@@ -8,7 +8,8 @@ use rusqlite::ErrorCode;
 
 use super::{Access, Db, Error};
 
-const MIGRATIONS: &[&str] = &[r"
+const MIGRATIONS: &[&str] = &[
+    r"
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 
     -- The journal. `seq` is the cursor; (source, id) is the receipt.
@@ -29,6 +30,8 @@ const MIGRATIONS: &[&str] = &[r"
     ) STRICT;
     CREATE INDEX deliveries_undecided ON deliveries (seq) WHERE outcome = 'pending';
     CREATE INDEX deliveries_age ON deliveries (received_at);
+    -- What is a state of what: for news that come late.
+    CREATE INDEX deliveries_topic ON deliveries (json_extract(read, '$.supersedes')) WHERE read IS NOT NULL;
 
     -- Bodies as received, zstd: apart, so that lists do not page through them and retention can drop them first.
     CREATE TABLE bodies (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
@@ -122,7 +125,7 @@ const MIGRATIONS: &[&str] = &[r"
         hint   TEXT    NOT NULL
     ) STRICT;
 ",
-r"
+    r"
     -- What others may watch, written with the decision (or the turn) that made it: in the order of commits, so that
     -- `place` is a cursor that never skips. `seq` is the delivery; what is of our own has none.
     CREATE TABLE occurrences (
@@ -204,7 +207,21 @@ r"
         PRIMARY KEY (principal, url)
     ) STRICT, WITHOUT ROWID;
 ",
-r"
+    r"
+    -- What polling has seen of a repository, beside what it tells people. `state` is the poller's own.
+    CREATE TABLE github_polls (
+        repository TEXT    PRIMARY KEY,
+        state      TEXT    NOT NULL,
+        since      INTEGER NOT NULL,
+        checked_at INTEGER,
+        next_at    INTEGER,
+        trouble    TEXT
+    ) STRICT, WITHOUT ROWID;
+
+    -- What leads to a work item is asked for at every look.
+    CREATE INDEX links_by_target ON links (to_key);
+",
+    r"
     -- What we watch at other MCP servers. JSON in `arguments`, `conditions` and `until`. The secrets are those with
     -- which the server signs what it posts to `hook_url`, while it does.
     CREATE TABLE watches (
@@ -250,7 +267,8 @@ r"
         next_at         INTEGER,
         problem         TEXT
     ) STRICT, WITHOUT ROWID;
-"];
+",
+];
 
 /// Sets the connection up, checks the file and brings it to our version.
 pub(super) fn prepare(db: &Db, path: &Path, access: Access) -> Result<(), Error> {

@@ -124,13 +124,7 @@ impl Db {
                  old_secret_until = CASE WHEN secret <> ?2 THEN ?3 ELSE old_secret_until END,
                  secret = ?2, refreshed_at = ?4, expires_at = ?5, state = 'active',
                  failed_since = CASE WHEN state = 'active' THEN failed_since END WHERE id = ?1",
-            params![
-                new.id.0,
-                new.secret,
-                millis(new.old_secret_until),
-                millis(now),
-                new.expires_at.map(millis)
-            ],
+            params![new.id.0, new.secret, millis(new.old_secret_until), millis(now), new.expires_at.map(millis)],
         )
         .map(|_| ())
     }

@@ -76,7 +76,8 @@ const COLUMNS: &str = "id, session, work_item, harness, session_id, cwd, state, 
                        failure";
 
 impl Db {
-    /// Begins a turn: its notices leave the inbox.
+    /// Begins a turn: its notices leave the inbox. They were looked at before; if one has left it meanwhile, because it
+    /// was dropped or its session was closed, nothing is begun.
     pub fn start_turn(&self, new: &NewTurn) -> Result<TurnId, Error> {
         self.execute(
             "begin a turn",
@@ -95,11 +96,14 @@ impl Db {
         )?;
         let turn = TurnId(self.connection.last_insert_rowid());
         for notice in &new.tell {
-            self.execute(
+            let told = self.execute(
                 "tell a notice",
-                "UPDATE notices SET state = 'told', turn = ?2, reason = NULL WHERE id = ?1",
+                "UPDATE notices SET state = 'told', turn = ?2, reason = NULL WHERE id = ?1 AND state = 'waiting'",
                 params![notice.0, turn.0],
             )?;
+            if told != 1 {
+                return Err(Error::Gone);
+            }
             self.execute(
                 "note what a turn tells",
                 "INSERT OR IGNORE INTO turn_notices (turn, notice, seq) SELECT ?2, id, seq FROM notices WHERE id = ?1",
@@ -111,7 +115,7 @@ impl Db {
                 "supersede a notice",
                 "UPDATE notices SET state = 'superseded', turn = ?2, reason = 'superseded by delivery ' ||
                      (SELECT d.id FROM notices n JOIN deliveries d ON d.seq = n.seq WHERE n.id = ?3)
-                 WHERE id = ?1",
+                 WHERE id = ?1 AND state = 'waiting'",
                 params![old.0, turn.0, newer.0],
             )?;
             let seq = self.one("read a notice", "SELECT seq FROM notices WHERE id = ?1", [old.0], |row| {
@@ -126,6 +130,19 @@ impl Db {
             catalogue::turn_started(turn, &new.work_item, &new.harness, new.attempt, deliveries, new.started_at);
         self.publish_own(started, new.started_at)?;
         Ok(turn)
+    }
+
+    /// Makes sure that new turns have numbers above `last`, as where an older or a new database meets the files of turns
+    /// that it does not know.
+    pub fn number_turns_above(&self, last: TurnId) -> Result<(), Error> {
+        self.execute(
+            "number turns",
+            "INSERT INTO sqlite_sequence (name, seq) SELECT 'turns', 0
+             WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'turns')",
+            (),
+        )?;
+        self.execute("number turns", "UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'turns'", [last.0])
+            .map(|_| ())
     }
 
     /// Records how a turn ended and what becomes of its notices, in one transaction.
@@ -257,12 +274,14 @@ impl Db {
         )
     }
 
-    /// When a session's turns since `since` were begun, oldest first: for the budget of turns.
+    /// When a session's turns since `since` were begun, oldest first: for the budget of turns. One that found its
+    /// conversation busy has taken nothing.
     pub fn turn_starts(&self, session: &SessionKey, since: Timestamp) -> Result<Vec<Timestamp>, Error> {
         self.all(
             "count a session's turns",
-            "SELECT started_at FROM turns WHERE session = ?1 AND started_at > ?2 ORDER BY started_at",
-            params![session.0, millis(since)],
+            "SELECT started_at FROM turns
+             WHERE session = ?1 AND started_at > ?2 AND failure IS NOT ?3 AND failure IS NOT ?4 ORDER BY started_at",
+            params![session.0, millis(since), FailureKind::Busy.as_str(), FailureKind::NotBegun.as_str()],
             |row| row.get(0).map(moment),
         )
     }

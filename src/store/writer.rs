@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::checkpoint::Checkpoints;
 use super::{Db, Error};
+use crate::crash_point;
 
 /// How many callers' work may share one commit. A bound keeps the time from first to last answer short.
 const GROUP: usize = 256;
@@ -28,7 +29,11 @@ struct Call<T, F> {
 
 impl<T: Send, F: FnOnce(&Db) -> Result<T, Error> + Send> Work for Call<T, F> {
     fn run(&mut self, db: &Db) -> bool {
-        self.result = self.work.take().map(|work| work(db));
+        // The writer outlives a defect in one caller's work, as everybody else's writes depend on it.
+        self.result = self.work.take().map(|work| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(db)))
+                .unwrap_or_else(|_| Err(Error::Commit("what was to be written panicked, which is a defect".into())))
+        });
         matches!(self.result, Some(Ok(_)))
     }
 
@@ -112,7 +117,14 @@ fn write_all(db: &Db, receiver: &mpsc::Receiver<Box<dyn Work>>, mut checkpoints:
 
 /// Runs the group in one transaction. An `Err` means that nothing of the group is on disk.
 fn commit(db: &Db, group: &mut [Box<dyn Work>]) -> Result<(), String> {
-    let sql = |sql: &str| db.connection.execute_batch(sql).map_err(|error| error.to_string());
+    // Prepared once and kept: parsing these few words again for each delivery costs more than running them.
+    let sql = |sql: &str| {
+        db.connection
+            .prepare_cached(sql)
+            .and_then(|mut words| words.execute(()))
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
     let outcome = sql("BEGIN IMMEDIATE").and_then(|()| {
         for work in group {
             sql("SAVEPOINT work")?;
@@ -121,9 +133,15 @@ fn commit(db: &Db, group: &mut [Box<dyn Work>]) -> Result<(), String> {
             if db.connection.is_autocommit() {
                 return Err("the transaction was undone (is the disk full?)".into());
             }
-            sql(if done { "RELEASE work" } else { "ROLLBACK TO work; RELEASE work" })?;
+            if !done {
+                sql("ROLLBACK TO work")?;
+            }
+            sql("RELEASE work")?;
         }
-        sql("COMMIT")
+        crash_point::reached("before-commit");
+        sql("COMMIT")?;
+        crash_point::reached("after-commit");
+        Ok(())
     });
     if outcome.is_err() && !db.connection.is_autocommit() && sql("ROLLBACK").is_err() {
         tracing::error!("a failed transaction could not be undone");
@@ -147,6 +165,9 @@ mod tests {
         };
         let (a, b, c) = tokio::join!(insert("a", false), insert("b", true), insert("c", false));
         assert!(a.is_ok() && b.is_err() && c.is_ok());
+        let panicked = store.write(|_| -> Result<(), Error> { panic!("on purpose") }).await;
+        assert!(panicked.is_err_and(|error| error.to_string().contains("defect")));
+        store.write(|_| Ok(())).await.expect("the writer lives on");
         store.close().await;
         let db = Db::open(dir.path(), Access::Read).expect("reopen");
         let keys = db

@@ -9,13 +9,18 @@
     reason = "each test program uses a part, and failures are told on stderr"
 )]
 
+pub mod desk;
 pub mod events;
+mod github;
+pub mod model;
 pub mod npm;
 pub mod payloads;
+pub mod processes;
 mod server;
 mod stub;
 mod wait;
 
+pub use github::{Asked, GitHub};
 pub use server::{SECRET, Server, Undelivered, sign};
 pub use stub::Call;
 pub use wait::{wait_for, wait_until};

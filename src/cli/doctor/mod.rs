@@ -1,5 +1,7 @@
 //! `doctor`: what is wrong with this set-up, and how to mend it.
 
+mod courier;
+mod github;
 mod harnesses;
 mod servers;
 mod set_aside;
@@ -89,6 +91,9 @@ pub(super) fn run(context: &Context, doctor: &Doctor) -> Result<(), Failure> {
     checks.push(setup::listening(&settings, server.as_ref()));
     checks.extend(setup::state(&state_dir));
     checks.push(setup::clock(&state_dir));
+    checks.extend(github::polling(&settings, &context.environment, &state_dir));
+    checks.push(github::awake(&settings, &context.environment));
+    checks.extend(courier::checks(&settings, &context.environment, &state_dir));
     checks.extend(harnesses::programs(context, &settings, server.as_ref())?);
     checks.extend(harnesses::sessions(context, &settings)?);
     checks.extend(servers::servers(context, &settings)?);

@@ -23,17 +23,21 @@ pub(super) fn servers(context: &Context, settings: &Settings) -> Result<Vec<Chec
     for server in &servers.usable {
         let about = format!("mcp server {}", server.name);
         checks.push(match watches::wait(watching::look(server))? {
-            Ok(offers) if offers.is_empty() => Check::remark(about, "it offers no events", "see what it is meant to offer"),
+            Ok(offers) if offers.is_empty() => {
+                Check::remark(about, "it offers no events", "see what it is meant to offer")
+            }
             Ok(offers) => {
                 let ways = offers.iter().filter(|offer| !server.modes_for(&offer.delivery).is_empty()).count();
                 if ways == 0 {
                     let found = "none of its events can be had in a way that both sides have";
                     Check::problem(about, found, "see `delivery`; webhook needs a url, and [mcp.callback] url")
                 } else {
-                    Check::ok(about, format!("offers {ways} event types"))
+                    Check::ok(about, format!("offers {ways} {}", if ways == 1 { "event type" } else { "event types" }))
                 }
             }
-            Err(error) => Check::problem(about, chain(&error), format!("mend [mcp.servers.{}] or the server", server.name)),
+            Err(error) => {
+                Check::problem(about, chain(&error), format!("mend [mcp.servers.{}] or the server", server.name))
+            }
         });
     }
     checks.extend(lost(context, settings)?);

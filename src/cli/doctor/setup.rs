@@ -26,6 +26,11 @@ pub(super) fn secret(settings: &Settings, environment: &Environment, server: Opt
         Err(_) if server.is_some() => {
             Check::ok("secret", format!("{} is not set here, but the running server has one", names.join(", ")))
         }
+        Err(_) if settings.github_poll.enabled => Check::remark(
+            "secret",
+            format!("{} is not set: the-loop serve polls and takes no webhook", names.join(", ")),
+            format!("for the webhook: export {}=$(openssl rand -hex 32)", names.first().map_or("", String::as_str)),
+        ),
         Err(_) => Check::problem(
             "secret",
             format!("{} is not set: the server will not start", names.join(", ")),

@@ -1,6 +1,6 @@
 //! GitHub's webhook: verify the raw bytes, keep them, answer.
 //!
-//! Contract: DESIGN part 2, "HTTP". What GitHub sends: <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
+//! The answers are listed in `docs/specs/wire.md`. What GitHub sends: <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
 
 mod body;
 mod refusal;
@@ -17,6 +17,7 @@ use axum::routing::get;
 use jiff::Timestamp;
 use serde_json::json;
 
+use crate::crash_point;
 use crate::domain::{Delivery, Receipt, Secret};
 use crate::engine::Intake;
 use crate::payload::{self, GithubHeaders};
@@ -134,6 +135,7 @@ impl Receiver {
             tracing::error!(error = %crate::domain::chain(&error), "could not keep a delivery");
             Refusal::store()
         })?;
+        crash_point::reached("before-answer");
         Ok(answer(&event, &id, receipt))
     }
 

@@ -75,7 +75,8 @@ impl Agent {
                 Err(error) => problems.push(json!({"server": server.name, "problem": chain(&error)})),
             }
         }
-        let then = "subscribe with subscribe_mcp_events, then end your turn: this conversation is resumed when it happens";
+        let then =
+            "subscribe with subscribe_mcp_events, then end your turn: this conversation is resumed when it happens";
         Ok(json!({"events": events, "servers_that_cannot_be_used": problems, "next": then}))
     }
 
@@ -100,7 +101,17 @@ impl Agent {
             .at_desk(move || {
                 let work_item = desk.session(&who)?.work_item;
                 let delivery = Some(mode);
-                desk.add(NewWatch { server: name, event, arguments: filters, only, until, once, work_item, delivery, cursor })
+                desk.add(NewWatch {
+                    server: name,
+                    event,
+                    arguments: filters,
+                    only,
+                    until,
+                    once,
+                    work_item,
+                    delivery,
+                    cursor,
+                })
             })
             .await?;
         let runs = (self.poke)();
@@ -130,7 +141,9 @@ impl Agent {
             })
             .await?;
         let Some((was_active, watch)) = ended else {
-            return Err("this conversation has no such subscription; list_mcp_subscriptions has those that it has".into());
+            return Err(
+                "this conversation has no such subscription; list_mcp_subscriptions has those that it has".into()
+            );
         };
         (self.poke)();
         let status = if was_active { "ended" } else { "was over already" };

@@ -9,9 +9,7 @@ use serde_json::{Map, Value, json};
 pub(super) fn all() -> Vec<Tool> {
     let session = json!({"type": "string", "description": "Which conversation this is, as HARNESS:SESSION_ID. Only needed \
         where the harness does not tell it to its tools; an answer says so then"});
-    let conditions = |about: &str| {
-        json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}, "description": about})
-    };
+    let conditions = |about: &str| json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}, "description": about});
     vec![
         tool(
             "list_mcp_events",

@@ -157,7 +157,8 @@ mod tests {
     fn what_is_absent_has_a_meaning() {
         let polled: Polled = read(serde_json::json!({"events": []})).expect("a poll");
         assert!(!polled.has_more && polled.cursor.is_none() && polled.next_poll_ms.is_none());
-        let subscribed: Subscribed = read(serde_json::json!({"id": "x", "refreshBefore": null})).expect("a subscription");
+        let subscribed: Subscribed =
+            read(serde_json::json!({"id": "x", "refreshBefore": null})).expect("a subscription");
         assert!(subscribed.refresh_before.is_none() && !subscribed.truncated);
         assert!(matches!(read::<Listed>(serde_json::json!({"events": 5})), Err(CallError::Odd(_))));
     }

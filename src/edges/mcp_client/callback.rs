@@ -116,8 +116,8 @@ impl Callback {
             tracing::info!(watch = %id, %error, "a post to the callback is not believed");
             UNKNOWN
         })?;
-        let body: Value = serde_json::from_slice(proven.bytes())
-            .map_err(|_| No(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
+        let body: Value =
+            serde_json::from_slice(proven.bytes()).map_err(|_| No(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
         let making = self.making.has(&id);
         let kind = body.get("type").and_then(Value::as_str).map(str::to_owned);
         if kind.as_deref() == Some("verification") {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, Implementation, ProtocolVersion, ServerResult,
 };
@@ -15,7 +16,6 @@ use rmcp::service::{
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
-use rmcp::RoleClient;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
@@ -127,10 +127,8 @@ impl Link {
         let mut capabilities = ClientCapabilities::default();
         capabilities.extensions = Some([(EXTENSION.to_owned(), Map::new())].into());
         let info = ClientConfig::new(capabilities, Implementation::new("the-loop", env!("CARGO_PKG_VERSION")));
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: None,
-        };
+        let lifecycle =
+            ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
         let opening = info.serve_with_lifecycle(Ordered::new(transport), lifecycle);
         let why = match tokio::time::timeout(OPENING, opening).await {
             Ok(Ok(service)) => return Ok(Self { service, _child: child, last_words }),

@@ -30,7 +30,8 @@ async fn ask(follower: &Follower, watch: Watch) -> Result<std::convert::Infallib
     let mut cursor = watch.cursor.clone();
     let mut noted: Option<Instant> = None;
     loop {
-        let mut params = question(&watch.event, &watch.arguments, cursor.as_deref(), Some(follower.server.max_age_ms()));
+        let mut params =
+            question(&watch.event, &watch.arguments, cursor.as_deref(), Some(follower.server.max_age_ms()));
         if let Some(params) = params.as_object_mut() {
             params.insert("maxEvents".into(), MOST.into());
         }

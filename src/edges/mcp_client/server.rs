@@ -87,7 +87,12 @@ pub(super) async fn serve(server: Arc<Server>, watches: Watches, mut wanted: wat
             wait = FIRST_WAIT;
         }
         let pause = wait.mul_f64(0.75 + jitter() / 2.0);
-        tracing::warn!(server = server.name, problem, pause_ms = pause.as_millis(), "a server cannot be used; trying again");
+        tracing::warn!(
+            server = server.name,
+            problem,
+            pause_ms = pause.as_millis(),
+            "a server cannot be used; trying again"
+        );
         note(&watches, &server, None, Timestamp::now().checked_add(pause).ok(), Some(problem)).await;
         wait = (wait * 2).min(LONGEST_WAIT);
         tokio::time::sleep(pause).await;
@@ -162,7 +167,8 @@ async fn with(
 
 /// Ends a subscription at the server. One that it does not know any more is ended too.
 async fn unsubscribe(watches: &Watches, link: &Link, watch: &Watch, url: &str) -> Result<(), String> {
-    let params = json!({"name": watch.event, "arguments": watch.arguments, "delivery": {"mode": "webhook", "url": url}});
+    let params =
+        json!({"name": watch.event, "arguments": watch.arguments, "delivery": {"mode": "webhook", "url": url}});
     match link.ask("events/unsubscribe", params).await {
         Err(CallError::Lost(why)) => return Err(why),
         Err(error) => tracing::info!(watch = %watch.id, %error, "a subscription was over already"),
@@ -191,7 +197,8 @@ async fn note(
 
 /// Notes a server that cannot even be tried.
 pub(super) async fn unusable(watches: &Watches, name: String, why: String) {
-    let state = ServerState { server: name, connected_since: None, checked_at: None, next_at: None, problem: Some(why) };
+    let state =
+        ServerState { server: name, connected_since: None, checked_at: None, next_at: None, problem: Some(why) };
     if let Err(error) = watches.server_is(state).await {
         tracing::error!(error = %crate::domain::chain(&error), "could not note how a server stands");
     }

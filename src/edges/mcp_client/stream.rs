@@ -104,7 +104,8 @@ impl Reader<'_> {
                     }
                 }
                 "terminated" => {
-                    let why = frame.params.pointer("/error/message").and_then(Value::as_str).unwrap_or("it did not say why");
+                    let why =
+                        frame.params.pointer("/error/message").and_then(Value::as_str).unwrap_or("it did not say why");
                     return Err(Stop::Refused(format!("the server ended it: {}", cut(why, 200))));
                 }
                 _ => tracing::info!(watch = %self.watch.id, "a stream told of an error and goes on"),

@@ -59,9 +59,7 @@ async fn keep(follower: &Follower, watch: &Watch) -> Result<std::convert::Infall
                     follower.watches.keep_hook(&watch.id, hook).await?;
                     answer
                 }
-                Err(CallError::Refused { refusal: Refusal::Callback, message })
-                    if follower.server.modes.len() > 1 =>
-                {
+                Err(CallError::Refused { refusal: Refusal::Callback, message }) if follower.server.modes.len() > 1 => {
                     return Err(Stop::Unsupported(format!("the server could not reach our callback: {message}")));
                 }
                 Err(error) => return Err(error.into()),
@@ -72,11 +70,9 @@ async fn keep(follower: &Follower, watch: &Watch) -> Result<std::convert::Infall
         let told = Told { occurrences: Vec::new(), cursor, truncated: answer.truncated, max_age: None };
         follower.take(&watch.id, told).await?;
         let lasts = answer.refresh_before.map(|until| until.duration_since(Timestamp::now()));
-        let lasts = lasts.and_then(|lasts| Duration::try_from(lasts).ok()).unwrap_or(if answer.refresh_before.is_some() {
-            AT_LEAST
-        } else {
-            REFRESHED
-        });
+        let lasts = lasts
+            .and_then(|lasts| Duration::try_from(lasts).ok())
+            .unwrap_or(if answer.refresh_before.is_some() { AT_LEAST } else { REFRESHED });
         tokio::time::sleep((lasts / 2).clamp(AT_LEAST, REFRESHED)).await;
     }
 }

@@ -3,7 +3,7 @@
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rmcp::RoleServer;
@@ -12,29 +12,56 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::MAX_BODY;
 
 #[derive(Deserialize)]
 struct Called {
     method: Option<String>,
+    #[serde(default)]
+    params: Named,
 }
+
+#[derive(Deserialize, Default)]
+struct Named {
+    name: Option<String>,
+}
+
+/// The header that repeats the name of what is called.
+const NAME: &str = "mcp-name";
 
 /// Adds the capability to answers over HTTP.
 pub(super) async fn http(request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;
     }
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let Ok(bytes) = to_bytes(body, MAX_BODY).await else { return StatusCode::PAYLOAD_TOO_LARGE.into_response() };
-    let method = serde_json::from_slice::<Called>(&bytes).ok().and_then(|called| called.method);
+    let called = serde_json::from_slice::<Called>(&bytes).ok();
+    // White space around a header's value is none of it (RFC 9110, 5.5).
+    if let Some(name) =
+        parts.headers.get(NAME).and_then(|value| HeaderValue::from_str(value.to_str().ok()?.trim()).ok())
+    {
+        parts.headers.insert(NAME, name);
+    }
+    // Clients that do not send the name of a tool in a header are served all the same; a wrong one is refused.
+    if let Some(Called { method: Some(method), params: Named { name: Some(name) } }) = &called
+        && method == "tools/call"
+        && !parts.headers.contains_key(NAME)
+        && let Ok(value) = HeaderValue::from_str(name)
+    {
+        parts.headers.insert(NAME, value);
+    }
+    let method = called.and_then(|called| called.method);
     let response = next.run(Request::from_parts(parts, bytes.into())).await;
     if !matches!(method.as_deref(), Some("server/discover" | "initialize")) {
         return response;
     }
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = to_bytes(body, MAX_BODY).await else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    let stream = parts.headers.get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"text/event-stream"));
+    let stream =
+        parts.headers.get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"text/event-stream"));
     let bytes = if stream { in_stream(&bytes) } else { added(&bytes).unwrap_or_else(|| bytes.to_vec()) };
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(bytes))
@@ -67,8 +94,11 @@ fn insert(result: &mut Value) -> Option<()> {
     Some(())
 }
 
-/// A byte transport whose answers carry the capability.
-pub(super) struct Advertising<T>(pub(super) T);
+/// A byte transport whose answers carry the capability. The end of its input ends the streams.
+pub(super) struct Advertising<T> {
+    pub(super) inner: T,
+    pub(super) stop: CancellationToken,
+}
 
 impl<T: Transport<RoleServer>> Transport<RoleServer> for Advertising<T> {
     type Error = T::Error;
@@ -84,15 +114,19 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Advertising<T> {
             }
             other => other,
         };
-        self.0.send(message)
+        self.inner.send(message)
     }
 
-    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleServer>>> + Send {
-        self.0.receive()
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let message = self.inner.receive().await;
+        if message.is_none() {
+            self.stop.cancel();
+        }
+        message
     }
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
-        self.0.close()
+        self.inner.close()
     }
 }
 

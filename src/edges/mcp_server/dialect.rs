@@ -53,9 +53,8 @@ impl Dialect {
     /// The error that a client of this dialect understands.
     pub(super) fn error(self, fault: Fault, message: impl std::fmt::Display, reason: Option<&str>) -> ErrorData {
         let known = CODES.iter().find(|(known, ..)| *known == fault);
-        let (code, word) = known.map_or((-32603, "Error"), |(_, sketch, sep, word)| {
-            (if self.sep { *sep } else { *sketch }, *word)
-        });
+        let (code, word) =
+            known.map_or((-32603, "Error"), |(_, sketch, sep, word)| (if self.sep { *sep } else { *sketch }, *word));
         let data = reason.map(|reason| json!({"reason": reason}));
         ErrorData::new(ErrorCode(code), format!("{word}: {message}"), data)
     }
@@ -75,8 +74,7 @@ mod tests {
 
     #[test]
     fn both_tables_are_whole_and_apart() {
-        let faults =
-            [Fault::NotFound, Fault::Forbidden, Fault::ResourceExhausted, Fault::Unsupported, Fault::Callback];
+        let faults = [Fault::NotFound, Fault::Forbidden, Fault::ResourceExhausted, Fault::Unsupported, Fault::Callback];
         for (at, fault) in faults.into_iter().enumerate() {
             let code = |sep| Dialect { sep, modern: true }.error(fault, "x", None).code.0;
             assert_eq!((code(false), code(true)), (-32011 - at as i32, -32023 - at as i32), "{fault:?}");

@@ -72,7 +72,11 @@ impl Params {
     }
 
     /// The event type and the arguments, which this access must allow.
-    pub(super) fn event(&self, dialect: Dialect, access: &Access) -> Result<(&'static EventType, Arguments), ErrorData> {
+    pub(super) fn event(
+        &self,
+        dialect: Dialect,
+        access: &Access,
+    ) -> Result<(&'static EventType, Arguments), ErrorData> {
         let kind = catalogue::event_type(&self.name)
             .ok_or_else(|| dialect.error(Fault::NotFound, "there is no such event; see events/list", None))?;
         let arguments = kind.arguments(&self.arguments).map_err(invalid)?;

@@ -30,9 +30,11 @@ pub enum StdioError {
 
 /// Serves until the input ends.
 pub async fn serve(feed: Feed, heartbeat: Duration) -> Result<(), StdioError> {
-    let parts = Parts { feed, subscriptions: None, stop: CancellationToken::new() };
+    let stop = CancellationToken::new();
+    let parts = Parts { feed, subscriptions: None, stop: stop.clone() };
     let events = Events::new(parts, Arc::new(Semaphore::new(STREAMS)), heartbeat);
-    let transport = Advertising(IntoTransport::<RoleServer, _, _>::into_transport(stdio()));
+    let inner = IntoTransport::<RoleServer, _, _>::into_transport(stdio());
+    let transport = Advertising { inner, stop };
     let running = match events.serve(transport).await {
         Ok(running) => running,
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

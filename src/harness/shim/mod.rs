@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock, fstat};
@@ -18,6 +19,10 @@ use super::turn_dir::{self, LOCK, file_error};
 use super::{Ending, Error, Finished};
 
 pub(super) use processes::{end_orphans, terminate};
+
+/// How long a result that cannot be written is kept for when there is room again.
+const ROOM: Duration = Duration::from_secs(3600);
+const LOOK_FOR_ROOM: Duration = Duration::from_secs(1);
 
 /// What `turn-shim DIR` runs: the turn that `prepare` wrote into `dir`, unless another runs it or it is over.
 pub fn shim(dir: &Path) -> ExitCode {
@@ -55,7 +60,14 @@ fn run(dir: &Path) -> Result<(), Error> {
         dropped_bytes,
     };
     // The lock is released by the end of this process, after the result is on disk.
-    turn_dir::write_result(dir, &finished)
+    let begun = Instant::now();
+    loop {
+        match turn_dir::write_result(dir, &finished) {
+            // A full disk: without a result the turn would be run again.
+            Err(_) if dir.exists() && begun.elapsed() < ROOM => std::thread::sleep(LOOK_FOR_ROOM),
+            written => return written,
+        }
+    }
 }
 
 /// What keeps the turn's lock.
@@ -82,7 +94,7 @@ fn hold(dir: &Path) -> Result<Option<Held>, Error> {
         }
     };
     if held.is_some() {
-        fs::write(&path, format!("{}\n", std::process::id())).map_err(file_error("write", &path))?;
+        turn_dir::note_begun(dir)?;
     }
     Ok(held)
 }

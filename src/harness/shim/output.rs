@@ -112,6 +112,10 @@ impl Keeper {
     /// Puts the ring into order, with a line that says how much is left out, and gives that number.
     pub(super) fn finish(mut self) -> u64 {
         let left_out = self.seen.saturating_sub(self.head + self.ring);
+        // The result that is written next is judged by these bytes, also after a power cut.
+        if left_out == 0 && self.file.as_ref().is_some_and(|file| file.sync_data().is_err()) {
+            return self.lost.max(self.seen);
+        }
         if left_out > 0
             && let Some(file) = self.file.take()
             && self.straighten(&file, left_out).is_err()
@@ -130,6 +134,7 @@ impl Keeper {
         write!(whole, "\n[... {left_out} bytes left out ...]\n")?;
         copy(ring, seam..self.head + self.ring, &mut whole)?;
         copy(ring, self.head..seam, &mut whole)?;
+        whole.sync_data()?;
         std::fs::rename(&path, &self.path)
     }
 }

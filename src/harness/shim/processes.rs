@@ -133,9 +133,12 @@ mod system {
         fields.next()?.parse().ok()
     }
 
-    /// Ends the processes of a turn whose shim was killed. They are found by the mark in their environment.
-    pub(in crate::harness) fn end_orphans(dir: &Path) {
-        let Ok(dir) = dir.canonicalize() else { return };
+    /// Ends the processes of a turn whose shim was killed, and says whether there were any. They are found by the mark
+    /// in their environment.
+    pub(in crate::harness) fn end_orphans(dir: &Path) -> bool {
+        // The directory itself may be gone.
+        let place = dir.parent().and_then(|parent| parent.canonicalize().ok()).zip(dir.file_name());
+        let Some(dir) = place.map(|(parent, name)| parent.join(name)) else { return false };
         let mark = [TURN_MARK.as_bytes(), b"=", dir.as_os_str().as_bytes()].concat();
         let signal = |force: Force| {
             let mut some = false;
@@ -150,7 +153,7 @@ mod system {
             some
         };
         if !signal(Force::Asked) {
-            return;
+            return false;
         }
         let begun = Instant::now();
         let anyone = || pids().filter_map(Pid::from_raw).any(|pid| pid != getpid() && bears(pid, &mark));
@@ -160,6 +163,7 @@ mod system {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+        true
     }
 
     fn bears(pid: Pid, mark: &[u8]) -> bool {
@@ -185,7 +189,9 @@ mod system {
         test_kill_process_group(leader).is_err()
     }
 
-    pub(in crate::harness) fn end_orphans(_dir: &Path) {}
+    pub(in crate::harness) fn end_orphans(_dir: &Path) -> bool {
+        false
+    }
 }
 
 pub(in crate::harness) use system::end_orphans;

@@ -1,0 +1,27 @@
+//! Floor 0: named places of the walk at which a test makes the server die as a power cut does.
+//!
+//! Only a build with the feature `crash-points` has them; in any other, [`reached`] is nothing.
+
+/// Ends this process without a word if `THE_LOOP_CRASH_AT` is `name`, or `name:N` and this is the Nth time.
+#[cfg(feature = "crash-points")]
+pub fn reached(name: &str) {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    static TIMES: AtomicU32 = AtomicU32::new(0);
+    let Ok(wanted) = std::env::var("THE_LOOP_CRASH_AT") else { return };
+    let (wanted, nth) = match wanted.split_once(':') {
+        Some((wanted, nth)) => (wanted, nth.parse().unwrap_or(1)),
+        None => (wanted.as_str(), 1),
+    };
+    if wanted == name && TIMES.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+        // Nobody can refuse this signal, so there is nothing to be done about an error.
+        let _ = kill_process(getpid(), Signal::KILL);
+    }
+}
+
+/// Nothing: this build has no crash points.
+#[cfg(not(feature = "crash-points"))]
+#[inline(always)]
+pub fn reached(_name: &str) {}

@@ -1,0 +1,89 @@
+//! What was seen of a repository, as it is kept between looks and restarts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Everything that was seen of one repository.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Seen {
+    /// The repository as deliveries name it.
+    pub(super) home: Option<Value>,
+    /// When it was looked up last, by our clock.
+    pub(super) home_at: Option<Timestamp>,
+    /// How far GitHub's clock is ahead of ours.
+    pub(super) ahead_ms: i64,
+    /// When the last whole look began, by GitHub's clock.
+    pub(super) looked_at: Option<Timestamp>,
+    /// The version of each page, by path.
+    pub(super) etags: BTreeMap<String, String>,
+    /// Workflow runs, by what was asked for.
+    pub(super) runs: BTreeMap<String, Runs>,
+    /// Comments on issues and pull requests.
+    pub(super) comments: Option<Stream>,
+    /// Comments on lines of pull requests.
+    pub(super) review_comments: Option<Stream>,
+    /// Issues and pull requests, by number.
+    pub(super) items: BTreeMap<u64, Item>,
+    /// Open pull requests that were shown to the router, with the version that was shown.
+    pub(super) shown: BTreeMap<u64, String>,
+    /// The issues for which these were looked for.
+    pub(super) shown_for: BTreeSet<u64>,
+}
+
+impl Seen {
+    /// A time of our clock, by GitHub's.
+    pub(super) fn theirs(&self, ours: Timestamp) -> Timestamp {
+        ours.checked_add(SignedDuration::from_millis(self.ahead_ms)).unwrap_or(ours)
+    }
+}
+
+/// The workflow runs of one question: each with its attempt and conclusion; an empty text is one that goes on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Runs(pub(super) BTreeMap<u64, String>);
+
+/// Comments in the order of their last change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stream {
+    /// Everything that changed before this was dealt with, by GitHub's clock.
+    pub(super) floor: Timestamp,
+    /// What changed since then and was dealt with: the id and when it changed.
+    pub(super) done: BTreeMap<u64, Timestamp>,
+}
+
+/// One issue or pull request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Item {
+    /// Whether it is a pull request.
+    pub(super) is_pull: bool,
+    /// What of it deliveries need.
+    pub(super) shown: Value,
+    /// The first page of reviews that was not full, and the reviews on it and before with their states.
+    pub(super) reviews: Option<Reviews>,
+    /// Whether its first head's runs and its first reviews are news: it was made while we watched.
+    pub(super) is_new: bool,
+}
+
+impl Item {
+    /// Text at a path of the item, such as `/head/sha`.
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        self.shown.pointer(path).and_then(Value::as_str)
+    }
+
+    /// Whether it is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.text("/state") == Some("closed")
+    }
+}
+
+/// The reviews of one pull request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Reviews {
+    /// The page that was last asked for; reviews come oldest first.
+    pub(super) page: u32,
+    /// Their states.
+    pub(super) states: BTreeMap<u64, String>,
+}

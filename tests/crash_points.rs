@@ -1,0 +1,145 @@
+//! The server dies at every named point of the walk, and what it was given is told once all the same.
+//!
+//! Run with `cargo test --features crash-points --test crash_points`.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::payloads::{issue_comment, issues};
+use support::{SECRET, Server, sign, wait_until};
+
+/// The variable that names the point.
+const CRASH_AT: &str = "THE_LOOP_CRASH_AT";
+
+const QUICK: &str = "[routing]\ndebounce = \"0s\"\n[dispatch]\nretry_backoff = \"20ms\"\n";
+
+/// Every point on the way of a delivery to the end of its turn. Commits are counted: the first is the journal's.
+const POINTS: &[&str] = &[
+    "before-commit:2",
+    "after-commit:2",
+    "after-accept-commit",
+    "before-answer",
+    "after-session-file",
+    "before-rename",
+    "after-rename",
+    "before-commit:3",
+    "after-commit:3",
+    "after-decision-commit",
+    "before-commit:4",
+    "after-commit:4",
+    "after-turn-start-commit",
+    "after-prepare",
+    "after-shim-start",
+    "after-result",
+    "after-follow",
+    "before-commit:5",
+    "after-commit:5",
+    "after-finish-commit",
+];
+
+/// Waits for the server's death, then starts it again without the crash point.
+fn revive(server: &mut Server) {
+    let stat = format!("/proc/{}/stat", server.pid());
+    wait_until("the server dies", || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z ")));
+    server.kill();
+    server.set_env(CRASH_AT, "");
+    server.serve(&[]);
+}
+
+/// Posts as GitHub does; no answer is `None`.
+fn post(server: &Server, event: &str, delivery: &str, payload: &Value) -> Option<u16> {
+    let body = payload.to_string();
+    let signature = sign(SECRET, body.as_bytes());
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("X-GitHub-Event", event),
+        ("X-GitHub-Delivery", delivery),
+        ("X-Hub-Signature-256", &signature),
+    ];
+    server.deliver_raw(&headers, body.as_bytes()).ok().map(|(status, _)| status)
+}
+
+fn outcome(server: &Server, delivery: &str) -> Value {
+    let rows = server.json(&["deliveries", "list"]);
+    rows.as_array().expect("rows").iter().find(|row| row["delivery"] == delivery).cloned().unwrap_or_default()
+}
+
+#[track_caller]
+fn told_once(point: &str, harness: &str) {
+    let mut server = Server::new(QUICK);
+    server.register("octo-org/demo#15", harness, "5e550001-0000-4000-8000-000000000001");
+    // Another id makes the registry follow, which is one more step to die at.
+    server.plan(harness, "id=5e550002-0000-4000-8000-000000000002");
+    server.set_env(CRASH_AT, point);
+    server.serve(&[]);
+    let payload = issue_comment(15, "the one and only");
+    let answer = post(&server, "issue_comment", "d-1", &payload);
+    revive(&mut server);
+    if answer.is_none() {
+        // Not answered is not taken, as far as the sender knows: a person presses Redeliver.
+        let again = post(&server, "issue_comment", "d-1", &payload);
+        assert!(matches!(again, Some(200 | 202)), "{point}: {again:?}");
+    } else {
+        assert_eq!(answer, Some(202), "{point}");
+    }
+    wait_until(&format!("{point}: it is delivered"), || outcome(&server, "d-1")["outcome"] == "delivered");
+    // A second delivery in the same session shows that nothing is held up, and comes after whatever was still to come.
+    assert_eq!(post(&server, "issue_comment", "d-2", &issue_comment(15, "the next")), Some(202));
+    wait_until(&format!("{point}: the next is delivered"), || outcome(&server, "d-2")["outcome"] == "delivered");
+    let calls = server.calls();
+    let told = |text: &str| calls.iter().filter(|call| call.prompt().contains(text)).count();
+    assert_eq!((told("the one and only"), told("the next")), (1, 1), "{point}: {:?}", server.turns());
+    assert!(!calls.iter().any(|call| call.prompt().contains("may be a repeat")), "{point}: no repeat is to be feared");
+    assert!(server.turns().iter().all(|turn| turn["state"] != "running"), "{point}: {:?}", server.turns());
+    let sessions = server.json(&["sessions", "list"]);
+    assert_eq!(sessions[0]["session_id"], "5e550002-0000-4000-8000-000000000002", "{point}");
+    assert_eq!((&sessions[0]["pending"], &sessions[0]["needs_attention"]), (&0.into(), &Value::Null), "{point}");
+}
+
+#[test]
+fn wherever_the_server_dies_a_delivery_is_told_once() {
+    for point in POINTS {
+        told_once(point, "claude");
+    }
+}
+
+#[test]
+fn wherever_the_server_dies_a_session_is_closed_once() {
+    for point in ["after-accept-commit", "before-rename", "after-rename", "after-session-file", "after-decision-commit"]
+    {
+        let mut server = Server::new(QUICK);
+        server.register("octo-org/demo#15", "claude", "s-1");
+        server.set_env(CRASH_AT, point);
+        server.serve(&[]);
+        let answer = post(&server, "issues", "d-1", &issues("closed", 15));
+        revive(&mut server);
+        assert!(matches!(answer, None | Some(202)), "{point}: {answer:?}");
+        let row = server.decided("d-1");
+        assert!(matches!(row["outcome"].as_str(), Some("filtered" | "unmatched")), "{point}: {row}");
+        assert_eq!(server.json(&["sessions", "list"])[0]["status"], "closed", "{point}");
+        assert!(server.calls().is_empty(), "{point}: it was woken");
+    }
+}
+
+#[test]
+fn a_server_that_dies_while_it_takes_a_turn_over_loses_nothing() {
+    for point in ["after-result", "after-follow", "before-commit:2", "after-commit:2"] {
+        let mut server = Server::new(QUICK);
+        server.register("octo-org/demo#15", "claude", "5e550001-0000-4000-8000-000000000001");
+        server.plan("claude", "id=5e550002-0000-4000-8000-000000000002");
+        server.hold();
+        server.serve(&[]);
+        assert_eq!(post(&server, "issue_comment", "d-1", &issue_comment(15, "the one and only")), Some(202));
+        server.wait_calls(1);
+        server.kill();
+        server.release();
+        server.set_env(CRASH_AT, point);
+        server.serve(&[]);
+        revive(&mut server);
+        wait_until(&format!("{point}: it is delivered"), || outcome(&server, "d-1")["outcome"] == "delivered");
+        assert_eq!(server.calls().len(), 1, "{point}");
+        assert_eq!(server.turns()[0]["state"], "succeeded", "{point}");
+    }
+}
