@@ -1,6 +1,6 @@
 //! Full, broken, missing and in between: what was answered stays, what cannot be kept is refused, and all is mended
 //! without a restart.
-#![allow(clippy::print_stderr, reason = "what was measured or left out is told")]
+#![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
 
 mod support;
 

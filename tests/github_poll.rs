@@ -21,6 +21,8 @@ fn machine(github: &GitHub, more: &str) -> Server {
 fn run(id: u64, conclusion: Option<&str>) -> Value {
     let mut run = payloads::workflow_run(conclusion.unwrap_or_default(), "feature", &[])["workflow_run"].clone();
     run["id"] = id.into();
+    // Of several states of one workflow only the newest would be told.
+    run["workflow_id"] = id.into();
     run["html_url"] = format!("https://github.com/octo-org/demo/actions/runs/{id}").into();
     run["status"] = if conclusion.is_some() { "completed" } else { "in_progress" }.into();
     run["conclusion"] = conclusion.into();

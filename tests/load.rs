@@ -2,7 +2,7 @@
 //! took, how long each answer took, and how its memory grew.
 //!
 //! `RATE=100 SECONDS=300 SESSIONS=1000 cargo test --release --test load -- --ignored --nocapture`
-#![allow(clippy::print_stderr, reason = "what was measured or left out is told")]
+#![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! The server is killed at random under load, again and again: accepted = delivered, and nothing twice.
 //!
 //! Takes some minutes: `KILLS=1000 cargo test --release --test thousand_kills -- --ignored --nocapture`.
-#![allow(clippy::print_stderr, reason = "what was measured or left out is told")]
+#![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
 
 mod support;
 

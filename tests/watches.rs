@@ -71,7 +71,8 @@ fn a_killed_server_goes_on_where_it_was() {
         server.serve(&[]);
         // Killed at any moment from before the first poll to after the turn.
         if n % 3 == 0 {
-            wait_until("it is here", || row(&server, &id)["cursor"] == (n + 1).to_string());
+            let cursor = (n + 1).to_string();
+            wait_until("it is here", || row(&server, &id)["cursor"].as_str() == Some(&cursor));
         }
     }
     wait_until("all are told", || (0..20).all(|n| told(&server).contains(&format!("n-{n}-"))));
@@ -101,24 +102,40 @@ fn each_session_is_told_and_none_twice() {
 }
 
 #[test]
-fn a_gap_and_a_forgotten_cursor_are_told_with_their_time() {
+fn a_gap_is_told_with_its_time_and_a_liar_is_not_heard_for_ever() {
     let events = Events::start(&["poll"]);
     let server = machine(&events, "");
     let id = watch(&server, &["--where", "n=never"]);
     wait_until("it is polled", || row(&server, &id)["cursor"].is_string());
-    events.script().truncate = true;
+    for _ in 0..5 {
+        let polls = events.count("events/poll");
+        events.script().truncate = true;
+        wait_until("it is polled", || events.count("events/poll") > polls + 1);
+    }
     wait_until("the gap is told", || told(&server).contains("watch.gap"));
     let text = told(&server);
     assert!(text.contains("\"from\"") && text.contains("\"to\"") && text.contains("missed"), "{text}");
-    let polls = events.count("events/poll");
-    events.script().forget = true;
-    wait_until("it began anew", || {
+    // Two, should the ten minutes in which one is told end just now.
+    assert!(server.calls().len() <= 2, "{} turns", server.calls().len());
+}
+
+#[test]
+fn a_forgotten_cursor_is_a_gap_and_a_server_that_takes_none_is_left() {
+    let events = Events::start(&["poll"]);
+    let server = machine(&events, "");
+    let id = watch(&server, &[]);
+    wait_until("it is polled", || row(&server, &id)["cursor"].is_string());
+    let anew = || {
         let script = events.script();
-        script.seen.iter().skip(polls).any(|(method, params)| method == "events/poll" && params["cursor"].is_null())
-    });
-    events.script().forget = false;
-    wait_until("that gap is told too", || told(&server).matches("BEGIN DATA").count() >= 4);
-    assert_eq!(row(&server, &id)["state"], "active");
+        script.seen.iter().filter(|(method, params)| method == "events/poll" && params["cursor"].is_null()).count()
+    };
+    let before = anew();
+    events.script().forget = true;
+    wait_until("it begins anew", || anew() > before);
+    wait_until("the gap is told", || told(&server).contains("watch.gap"));
+    wait_until("it is left", || row(&server, &id)["state"] == "ended");
+    wait_until("that is told", || told(&server).contains("watch.ended"));
+    assert_eq!(anew(), before + 1);
 }
 
 #[test]

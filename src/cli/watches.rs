@@ -116,6 +116,8 @@ pub(super) fn desk(context: &Context) -> Result<Desk, Failure> {
 pub(super) fn servers(context: &Context, settings: &Settings) -> Result<watching::Servers, Failure> {
     let secrets = config::secrets(&settings.gh_webhook.secret_env, &context.environment).unwrap_or_default();
     let environment: Vec<_> = std::env::vars_os().collect();
+    // Programs run in the state directory, which may not be there before the first session.
+    context.registry()?;
     Ok(watching::servers(settings, &context.state_dir()?, &environment, &secrets))
 }
 

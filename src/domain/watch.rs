@@ -101,12 +101,20 @@ impl Condition {
         // A field whose own name has dots counts before the path.
         let found = data.get(&self.field).or_else(|| self.field.split('.').try_fold(data, |at, name| at.get(name)));
         match found {
-            Some(Value::String(text)) => *text == self.value,
-            Some(value @ (Value::Number(_) | Value::Bool(_) | Value::Null)) => value.to_string() == self.value,
-            Some(Value::Array(items)) => items
-                .iter()
-                .any(|item| item.as_str().map_or_else(|| item.to_string() == self.value, |t| t == self.value)),
-            _ => false,
+            Some(Value::Array(items)) => items.iter().any(|item| self.says(item)),
+            Some(value) => self.says(value),
+            None => false,
+        }
+    }
+
+    fn says(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => *text == self.value,
+            Value::Number(_) | Value::Bool(_) | Value::Null => {
+                let text = value.to_string();
+                text == self.value
+            }
+            Value::Array(_) | Value::Object(_) => false,
         }
     }
 }

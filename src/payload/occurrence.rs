@@ -43,11 +43,15 @@ pub fn from_occurrence(
     delivery(server, id, event, Value::Object(kept), received_at)
 }
 
+/// Gaps of a watch that are this close to each other are told once, in seconds: a server that always says that it lost
+/// something must not wake a session each time.
+const GAPS_APART: i64 = 600;
+
 /// Makes the delivery that tells a watch's session of a possible gap: between `from` and `to` events may be missing.
 pub fn from_gap(watch: &Watch, from: Option<Timestamp>, to: Timestamp) -> Result<Delivery, Error> {
     let about = "the server could not say all that happened in this time: events may have been missed. Look for \
-                 yourself where it matters";
-    let id = format!("gap:{}:{}", watch.id, to.as_millisecond());
+                 yourself where it matters. Further gaps within the next minutes are not told one by one";
+    let id = format!("gap:{}:{}", watch.id, to.as_second() / GAPS_APART);
     let data =
         json!({"watch": watch.id, "server": watch.server, "event": watch.event, "gap": about, "from": from, "to": to});
     let body = json!({"eventId": id, "name": WATCH_GAP, "timestamp": to, "data": data});

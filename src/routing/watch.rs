@@ -119,9 +119,12 @@ mod tests {
         }
     }
 
+    /// `where`, `until`, `once`, the event's `c`; whether it is told, and whether it ends the watch.
+    type Case = (&'static [&'static str], &'static [&'static str], bool, &'static str, (bool, bool));
+
     #[test]
     fn where_hides_until_ends_and_once_ends_with_what_is_told() {
-        let table: &[(&[&str], &[&str], bool, &str, (bool, bool))] = &[
+        let table: &[Case] = &[
             (&[], &[], false, "failure", (true, false)),
             (&["c=failure"], &[], false, "failure", (true, false)),
             (&["c=failure"], &[], false, "cancelled", (false, false)),

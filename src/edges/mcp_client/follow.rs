@@ -15,6 +15,9 @@ use super::{Server, poll, stream, subscribe};
 /// The first wait after a watch's request failed while its connection is good; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A server that does not take its own cursor twice in this time never will: beginning anew for ever would wake a
+/// session for ever.
+const ANEW_AGAIN: Duration = Duration::from_secs(600);
 
 /// What following a watch takes.
 pub(super) struct Follower {
@@ -96,6 +99,7 @@ impl Follower {
 pub(super) async fn follow(follower: Follower, id: WatchId) -> Left {
     let mut wait = FIRST_WAIT;
     let mut refused: Vec<Mode> = Vec::new();
+    let mut anew_at: Option<tokio::time::Instant> = None;
     loop {
         let watch = match follower.watches.get(&id).await {
             Ok(Some(watch)) if watch.is_active() => watch,
@@ -120,7 +124,6 @@ pub(super) async fn follow(follower: Follower, id: WatchId) -> Left {
         {
             tracing::error!(error = %crate::domain::chain(&error), "could not note how a watch is served");
         }
-        let had_cursor = watch.cursor.is_some();
         let began = tokio::time::Instant::now();
         let stop = match mode {
             Mode::Poll => poll::follow(&follower, watch).await,
@@ -137,7 +140,8 @@ pub(super) async fn follow(follower: Follower, id: WatchId) -> Left {
                 tracing::info!(watch = %id, mode = mode.as_str(), why, "not to be had this way");
                 refused.push(mode);
             }
-            Stop::Cursor(why) if had_cursor => {
+            Stop::Cursor(why) if may_begin_anew(&follower, &id, anew_at).await => {
+                anew_at = Some(tokio::time::Instant::now());
                 // It may have forgotten all: what is between is a gap, and we begin anew.
                 tracing::warn!(watch = %id, why, "a server does not take its cursor back; beginning anew");
                 if let Err(error) = anew(&follower, &id).await {
@@ -159,6 +163,12 @@ pub(super) async fn follow(follower: Follower, id: WatchId) -> Left {
             }
         }
     }
+}
+
+/// Whether it may be the cursor that the server does not take.
+async fn may_begin_anew(follower: &Follower, id: &WatchId, anew_at: Option<tokio::time::Instant>) -> bool {
+    let has_cursor = matches!(follower.watches.get(id).await, Ok(Some(watch)) if watch.cursor.is_some());
+    has_cursor && anew_at.is_none_or(|at| at.elapsed() > ANEW_AGAIN)
 }
 
 async fn anew(follower: &Follower, id: &WatchId) -> Result<(), crate::engine::Error> {

@@ -51,6 +51,14 @@ pub enum LinkError {
         #[source]
         source: std::io::Error,
     },
+    /// The program's directory is not there.
+    #[error("start `{program}`: its directory `{}` is missing", cwd.display())]
+    Directory {
+        /// What was to be started.
+        program: String,
+        /// Where.
+        cwd: std::path::PathBuf,
+    },
     /// A header cannot be sent.
     #[error("send the header `{0}`: its name or value cannot stand in a request")]
     Header(String),
@@ -86,6 +94,9 @@ impl Link {
         let last_words = Arc::new(Mutex::new(String::new()));
         match &server.reach {
             Reach::Program { program, args, env, cwd } => {
+                if !cwd.is_dir() {
+                    return Err(LinkError::Directory { program: program.clone(), cwd: cwd.clone() });
+                }
                 let mut command = Command::new(program);
                 command.args(args).env_clear().envs(env.iter().cloned()).current_dir(cwd).kill_on_drop(true);
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

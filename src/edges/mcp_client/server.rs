@@ -1,6 +1,6 @@
 //! One server: connected while it has watches, and connected again when it was lost.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,16 +45,18 @@ impl Wanted {
         ids(self) == ids(other)
     }
 
-    fn is_empty(&self) -> bool {
-        self.watches.is_empty() && self.ending.is_empty()
+    /// Whether there is nothing to do: a subscription is ended once.
+    fn is_empty(&self, unsubscribed: &HashSet<WatchId>) -> bool {
+        self.watches.is_empty() && self.ending.iter().all(|(watch, _)| unsubscribed.contains(&watch.id))
     }
 }
 
 /// Serves one server's watches; for ever.
 pub(super) async fn serve(server: Arc<Server>, watches: Watches, mut wanted: watch::Receiver<Wanted>, making: Making) {
     let mut wait = FIRST_WAIT;
+    let mut unsubscribed = HashSet::new();
     loop {
-        while wanted.borrow_and_update().is_empty() {
+        while wanted.borrow_and_update().is_empty(&unsubscribed) {
             if wanted.changed().await.is_err() {
                 return;
             }
@@ -66,7 +68,7 @@ pub(super) async fn serve(server: Arc<Server>, watches: Watches, mut wanted: wat
                 tracing::info!(server = server.name, "connected");
                 note(&watches, &server, Some(Timestamp::now()), None, None).await;
                 let link = Arc::new(link);
-                let ended = with(&server, &watches, &link, &mut wanted, &making).await;
+                let ended = with(&server, &watches, &link, &mut wanted, &making, &mut unsubscribed).await;
                 let said = link.last_words();
                 if let Ok(link) = Arc::try_unwrap(link) {
                     link.close().await;
@@ -106,6 +108,7 @@ async fn with(
     link: &Arc<Link>,
     wanted: &mut watch::Receiver<Wanted>,
     making: &Making,
+    unsubscribed: &mut HashSet<WatchId>,
 ) -> Result<(), String> {
     let offers = link.offers(&server.name).await.map_err(|error| match error {
         CallError::Refused { refusal: Refusal::NoMethod, .. } => "it has no events".to_owned(),
@@ -126,7 +129,10 @@ async fn with(
             kept
         });
         for (watch, url) in &now.ending {
-            unsubscribe(watches, link, watch, url).await?;
+            if !unsubscribed.contains(&watch.id) {
+                unsubscribe(watches, link, watch, url).await?;
+                unsubscribed.insert(watch.id.clone());
+            }
         }
         if now.watches.is_empty() {
             return Ok(());
@@ -174,11 +180,16 @@ async fn unsubscribe(watches: &Watches, link: &Link, watch: &Watch, url: &str) -
         Err(error) => tracing::info!(watch = %watch.id, %error, "a subscription was over already"),
         Ok(_) => tracing::info!(watch = %watch.id, "unsubscribed"),
     }
-    let hook = crate::engine::Hook::default();
-    if let Err(error) = watches.keep_hook(&watch.id, hook).await {
+    if let Err(error) = ended(watches, &watch.id).await {
         tracing::error!(error = %crate::domain::chain(&error), "could not note the end of a subscription");
     }
     Ok(())
+}
+
+/// Notes that a server posts no more. The secret stays: what is posted late is answered as what it is.
+async fn ended(watches: &Watches, id: &WatchId) -> Result<(), crate::engine::Error> {
+    let hook = watches.hook(id).await?.unwrap_or_default();
+    watches.keep_hook(id, crate::engine::Hook { url: None, refresh_before: None, ..hook }).await
 }
 
 async fn note(
