@@ -37,8 +37,8 @@ fn kill(pid: i32) {
 }
 
 #[test]
-fn a_killed_shim_means_a_repeat_that_is_harmless_or_said() {
-    for (harness, is_told) in [("claude", false), ("codex", true)] {
+fn a_killed_shim_means_a_repeat_that_says_so() {
+    for harness in ["claude", "codex"] {
         let server = Server::start("");
         server.register(ITEM, harness, ID);
         server.hold();
@@ -49,7 +49,7 @@ fn a_killed_shim_means_a_repeat_that_is_harmless_or_said() {
         until_delivered(&server, "d-1");
         let (calls, turns) = (server.calls(), server.turns());
         assert_eq!((calls.len(), &turns[0]["state"]), (2, &"interrupted".into()), "{harness}");
-        assert_eq!(calls[1].prompt().contains("may be a repeat"), is_told, "{harness}");
+        assert!(calls[1].prompt().contains("may be a repeat"), "{harness}");
         let uuid = |call: &support::Call| {
             let message: Value = serde_json::from_str(call.stdin.lines().next()?).ok()?;
             message["uuid"].as_str().map(String::from)

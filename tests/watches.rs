@@ -251,3 +251,30 @@ fn a_programs_server_gets_none_of_our_secrets() {
         assert!(!env.contains(hidden), "{hidden}");
     }
 }
+
+#[test]
+fn who_lacks_a_token_asks_the_server_that_has_it() {
+    let events = Events::start(&["poll"]);
+    let table = format!("{}token_env = \"CI_TOKEN\"\nmin_poll_interval = \"100ms\"\n", events.table());
+    let mut server = Server::new(&format!("{QUICK}{table}"));
+    server.register(ITEM, "claude", "s-1");
+    let types = server.cli(&["watches", "types", "--server", "ci"]);
+    let error = String::from_utf8_lossy(&types.stderr).into_owned();
+    assert!(error.contains("`CI_TOKEN` is not set") && error.contains("no server of ours runs"), "{error}");
+    server.set_env("CI_TOKEN", "only-the-server-has-it");
+    server.serve(&[]);
+    server.set_env("CI_TOKEN", "");
+    let types = server.json(&["watches", "types", "--server", "ci"]);
+    assert_eq!(types[0]["name"], "ticket.updated", "{types}");
+    let wrong = server.cli(&["watches", "add", "--server", "ci", "--event", "ticket.update", "--work-item", ITEM]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("did you mean `ticket.updated`"), "{wrong:?}");
+    let id = watch(&server, &[]);
+    wait_until("it is polled", || row(&server, &id)["cursor"].is_string());
+    events.emit("evt-1", json!({"n": "by-token"}));
+    let call = server.wait_calls(1).remove(0);
+    assert!(call.prompt().contains("by-token"));
+    let has = |name: &str, value: &str| call.env.get(name).is_some_and(|held| held == value);
+    assert!(!call.env.contains_key("CI_TOKEN") && has("THE_LOOP_SESSION", ITEM), "{:?}", call.env);
+    assert!(has("THE_LOOP_STATE_DIR", &server.path("state").display().to_string()));
+    assert!(has("THE_LOOP_CONFIG", &server.path("config.toml").display().to_string()));
+}

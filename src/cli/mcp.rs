@@ -69,7 +69,7 @@ fn agent(context: &Context, args: AgentArgs) -> Result<(), Failure> {
     let state_dir = context.state_dir()?;
     let poked = state_dir.clone();
     let agent = watching::Agent {
-        servers: Arc::new(servers.usable),
+        servers: Arc::new(servers),
         desk: desk(context)?,
         who: who(context, args, &settings)?,
         cwd: cwd(context)?,

@@ -113,22 +113,20 @@ pub(super) fn desk(context: &Context) -> Result<Desk, Failure> {
 }
 
 /// The configured servers, with our environment.
-pub(super) fn servers(context: &Context, settings: &Settings) -> Result<watching::Servers, Failure> {
+pub(super) fn servers(context: &Context, settings: &Settings) -> Result<Vec<Server>, Failure> {
     let secrets = config::secrets(&settings.gh_webhook.secret_env, &context.environment).unwrap_or_default();
     let environment: Vec<_> = std::env::vars_os().collect();
     // Programs run in the state directory, which may not be there before the first session.
     context.registry()?;
-    Ok(watching::servers(settings, &context.state_dir()?, &environment, &secrets))
+    watching::servers(settings, &context.state_dir()?, &environment, &secrets)
+        .map_err(|error| Failure::from_error(Exit::Failed, &error))
 }
 
-fn named<'a>(servers: &'a watching::Servers, name: &str) -> Result<&'a Server, Failure> {
-    if let Some(server) = servers.usable.iter().find(|server| server.name == name) {
+fn named<'a>(servers: &'a [Server], name: &str) -> Result<&'a Server, Failure> {
+    if let Some(server) = servers.iter().find(|server| server.name == name) {
         return Ok(server);
     }
-    if let Some((_, why)) = servers.unusable.iter().find(|(known, _)| known == name) {
-        return Err(Failure::new(Exit::BadConfig, format!("the server `{name}` cannot be used: {why}")));
-    }
-    let names: Vec<_> = servers.usable.iter().map(|server| server.name.as_str()).collect();
+    let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
     let near = catalogue::nearest(name, names.iter().copied()).map(|near| format!("did you mean `{near}`? "));
     let there = match names.is_empty() {
         true => "add one to the configuration: [mcp.servers.NAME] with a command or a url".to_owned(),
@@ -152,7 +150,7 @@ impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Self {
         let failure = Self::from_error(Exit::Failed, &error);
         match &error {
-            LinkError::Start { .. } => {
+            LinkError::Start { .. } | LinkError::Directory { .. } => {
                 failure.hint("is the program there, and is its path right in [mcp.servers.NAME]?")
             }
             _ => failure,
@@ -180,8 +178,10 @@ fn add(context: &Context, args: &Add) -> Result<(), Failure> {
     let servers = servers(context, &settings)?;
     let server = named(&servers, &args.server)?;
     let usage = |message: String| Failure::new(Exit::Usage, message).hint("see what there is: the-loop watches types");
+    let (desk, state_dir) = (desk(context)?, context.state_dir()?);
+    let poke = || crate::daemon::poke(&state_dir);
     let new = wait(async {
-        let offers = watching::look(server).await.map_err(Failure::from)?;
+        let offers = watching::offers(server, &desk, poke).await.map_err(Failure::from)?;
         let offer = catalogue::offered(&offers, &args.event).map_err(usage)?;
         let arguments = catalogue::typed(offer, &pairs).map_err(usage)?;
         let modes = server.modes_for(&offer.delivery);
@@ -191,9 +191,8 @@ fn add(context: &Context, args: &Add) -> Result<(), Failure> {
         let once = args.once;
         Ok::<_, Failure>(NewWatch { server, event, arguments, only, until, once, work_item, delivery, cursor })
     })??;
-    let added = desk(context)?.add(new)?;
-    let state_dir = context.state_dir()?;
-    poke::poke(&state_dir)?;
+    let added = desk.add(new)?;
+    poke();
     if args.json.json {
         return context.printer.json(&Row { watch: added.watch, problem: None });
     }
@@ -340,16 +339,17 @@ fn types(context: &Context, args: &Types) -> Result<(), Failure> {
     let servers = servers(context, &settings)?;
     let asked: Vec<&Server> = match &args.server {
         Some(name) => vec![named(&servers, name)?],
-        None => servers.usable.iter().collect(),
+        None => servers.iter().collect(),
     };
-    if asked.is_empty() && servers.unusable.is_empty() {
+    if asked.is_empty() {
         return Err(Failure::new(Exit::NotFound, "no server is configured")
             .hint("add one to the configuration: [mcp.servers.NAME] with a command or a url"));
     }
+    let (desk, state_dir) = (desk(context)?, context.state_dir()?);
     let found = wait(async {
         let mut found = Vec::new();
         for server in &asked {
-            found.push((*server, watching::look(server).await));
+            found.push((*server, watching::offers(server, &desk, || crate::daemon::poke(&state_dir)).await));
         }
         found
     })?;
@@ -360,9 +360,6 @@ fn types(context: &Context, args: &Types) -> Result<(), Failure> {
             Err(error) if args.server.is_some() => return Err(error.into()),
             Err(error) => context.printer.warning(&format!("failed to {}", chain(&error))),
         }
-    }
-    for (name, why) in servers.unusable.iter().filter(|_| args.server.is_none()) {
-        context.printer.warning(&format!("the server `{name}` cannot be used: {why}"));
     }
     if args.json.json {
         return context.printer.json(&offers.iter().map(|(_, offer)| offer).collect::<Vec<_>>());

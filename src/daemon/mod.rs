@@ -154,7 +154,7 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     lock.note(&Holder::now(Some(format!("http://{local}{path}"))))?;
 
     let every_secret: Vec<Secret> = secrets.iter().chain(&tokens).cloned().collect();
-    let servers = watching::servers(&settings, &state_dir, &environment, &every_secret);
+    let servers = watching::servers(&settings, &state_dir, &environment, &every_secret)?;
     let dispatching = Arc::new(dispatcher_settings(&settings));
     let polling = github_poll(&settings, &environment, Observing::new(store.clone(), sessions.clone(), bells.clone()));
     let awake = awake::run(settings.dispatch.keep_awake, bells.turns.clone(), sessions.clone());
@@ -180,7 +180,7 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
 
     let making = mcp_client::Making::default();
     let mut tasks = vec![
-        tokio::spawn(watch_servers(servers, watches.clone(), making.clone())),
+        tokio::spawn(mcp_client::run(servers, watches.clone(), making.clone())),
         tokio::spawn(awake),
         tokio::spawn(router.run()),
         tokio::spawn(dispatcher.run()),
@@ -222,14 +222,6 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     store.close().await;
     drop(lock);
     Ok(())
-}
-
-/// Serves the watches at the servers that can be used, and says which cannot.
-async fn watch_servers(servers: watching::Servers, watches: Watches, making: mcp_client::Making) {
-    for (server, why) in &servers.unusable {
-        tracing::error!(server, why, "an MCP server cannot be used");
-    }
-    mcp_client::run(servers.usable, watches, servers.unusable, making).await;
 }
 
 /// The poller, where it is wanted.

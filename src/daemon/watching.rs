@@ -6,27 +6,18 @@ use std::path::{Path, PathBuf};
 
 use jiff::SignedDuration;
 
-use crate::clients::http_client;
+use crate::clients::{SetUpError, http_client};
 use crate::config::{DeliveryChoice, McpServer, Settings};
-use crate::domain::{Mode, Secret, chain};
+use crate::domain::{Mode, Secret};
 use crate::edges::mcp_client::Reach;
 use crate::harness;
 
 pub use crate::edges::mcp_agent::{Agent, serve as serve_agent};
-pub use crate::edges::mcp_client::{LinkError, Server, beginning, look};
+pub use crate::edges::mcp_client::{LinkError, Server, beginning, look, offers};
 pub use crate::edges::mcp_server::StdioError;
 
 /// The variable that tells a turn's processes which session they are in: its work item.
 pub use crate::harness::SESSION_MARK;
-
-/// The servers that can be used, and why others cannot.
-#[derive(Debug, Default)]
-pub struct Servers {
-    /// Those that can.
-    pub usable: Vec<Server>,
-    /// The names of the others, each with what is missing.
-    pub unusable: Vec<(String, String)>,
-}
 
 /// The variables that hold, or may hold, a secret of ours: no child gets them.
 pub fn secret_names(settings: &Settings) -> Vec<String> {
@@ -41,23 +32,36 @@ pub fn servers(
     state_dir: &Path,
     environment: &[(OsString, OsString)],
     secrets: &[Secret],
-) -> Servers {
+) -> Result<Vec<Server>, SetUpError> {
     let names = secret_names(settings);
-    let mut servers = Servers::default();
-    for (name, configured) in &settings.mcp_servers {
-        match reach(configured, state_dir, environment, secrets, &names) {
-            Ok(reach) => servers.usable.push(Server {
-                name: name.clone(),
-                reach,
-                modes: modes(configured.delivery),
-                min_poll_interval: configured.min_poll_interval.0,
-                max_age: SignedDuration::try_from(configured.max_age.0).unwrap_or(SignedDuration::MAX),
-                callback: settings.mcp_callback.as_ref().map(|url| url.trim_end_matches('/').to_owned()),
-            }),
-            Err(why) => servers.unusable.push((name.clone(), why)),
+    let client = http_client()?;
+    let each = settings.mcp_servers.iter().map(|(name, configured)| {
+        let mut missing = Vec::new();
+        let reach = match &configured.url {
+            Some(url) => Reach::Address {
+                url: url.clone(),
+                token: token(configured, environment, &mut missing),
+                headers: configured.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+                client: client.clone(),
+            },
+            None => Reach::Program {
+                program: configured.command.clone().unwrap_or_default(),
+                args: configured.args.clone(),
+                env: child_environment(configured, environment, secrets, &names, &mut missing),
+                cwd: configured.cwd.as_ref().map_or_else(|| state_dir.to_path_buf(), PathBuf::from),
+            },
+        };
+        Server {
+            name: name.clone(),
+            reach,
+            modes: modes(configured.delivery),
+            min_poll_interval: configured.min_poll_interval.0,
+            max_age: SignedDuration::try_from(configured.max_age.0).unwrap_or(SignedDuration::MAX),
+            callback: settings.mcp_callback.as_ref().map(|url| url.trim_end_matches('/').to_owned()),
+            trouble: (!missing.is_empty()).then(|| format!("{} is not set", missing.join(" and "))),
         }
-    }
-    servers
+    });
+    Ok(each.collect())
 }
 
 fn modes(choice: DeliveryChoice) -> Vec<Mode> {
@@ -69,34 +73,34 @@ fn modes(choice: DeliveryChoice) -> Vec<Mode> {
     }
 }
 
-fn reach(
+fn variable<'a>(environment: &'a [(OsString, OsString)], name: &str) -> Option<&'a str> {
+    environment.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.to_str())
+}
+
+/// The token of a server; the name of its variable goes to `missing` where that is not set.
+fn token(configured: &McpServer, environment: &[(OsString, OsString)], missing: &mut Vec<String>) -> Option<Secret> {
+    let name = configured.token_env.as_ref()?;
+    let value = variable(environment, name).map(str::trim).filter(|value| !value.is_empty());
+    if value.is_none() {
+        missing.push(format!("`{name}`"));
+    }
+    value.map(|value| Secret::new(name.clone(), value))
+}
+
+/// What a turn gets, and what the configuration adds.
+fn child_environment(
     configured: &McpServer,
-    state_dir: &Path,
     environment: &[(OsString, OsString)],
     secrets: &[Secret],
     secret_names: &[String],
-) -> Result<Reach, String> {
-    let variable = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-    if let Some(url) = &configured.url {
-        let token = match &configured.token_env {
-            None => None,
-            Some(name) => {
-                let value =
-                    variable(name).and_then(|value| value.to_str()).map(str::trim).filter(|value| !value.is_empty());
-                Some(Secret::new(name.clone(), value.ok_or_else(|| format!("`{name}` is not set"))?))
-            }
-        };
-        let headers = configured.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let client = http_client().map_err(|error| chain(&error))?;
-        return Ok(Reach::Address { url: url.clone(), token, headers, client });
-    }
-    let program = configured.command.clone().ok_or("it has neither a command nor a url")?;
+    missing: &mut Vec<String>,
+) -> Vec<(OsString, OsString)> {
     let mut set: BTreeMap<String, String> = configured.env.clone();
     for (theirs, ours) in configured.env_from.pairs() {
-        let value = variable(&ours).and_then(|value| value.to_str()).ok_or_else(|| format!("`{ours}` is not set"))?;
-        set.insert(theirs, value.to_owned());
+        match variable(environment, &ours) {
+            Some(value) => drop(set.insert(theirs, value.to_owned())),
+            None => missing.push(format!("`{ours}`")),
+        }
     }
-    let env = harness::turn_env(environment.iter().cloned(), secrets, secret_names, &set);
-    let cwd = configured.cwd.as_ref().map_or_else(|| state_dir.to_path_buf(), PathBuf::from);
-    Ok(Reach::Program { program, args: configured.args.clone(), env, cwd })
+    harness::turn_env(environment.iter().cloned(), secrets, secret_names, &set)
 }

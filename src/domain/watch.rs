@@ -140,7 +140,7 @@ impl TryFrom<String> for Condition {
 }
 
 /// An event type that a server offers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventOffer {
     /// The server's configured name.
     pub server: String,

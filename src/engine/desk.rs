@@ -9,7 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::domain::{
-    Arguments, Condition, Mode, Session, SessionKey, SessionStatus, Watch, WatchId, WatchState, WorkItem,
+    Arguments, Condition, EventOffer, Mode, Session, SessionKey, SessionStatus, Watch, WatchId, WatchState, WorkItem,
 };
 use crate::registry::Registry;
 use crate::store::{Access, Db};
@@ -104,6 +104,24 @@ impl Desk {
             Ok(Added { watch, is_new: true })
         })?;
         Ok(added)
+    }
+
+    /// Asks the running server to look at what an MCP server offers; since when the answer counts.
+    pub fn want_offers(&self, server: &str) -> Result<Timestamp, Error> {
+        let now = Timestamp::now();
+        let db = Db::open(&self.state_dir, Access::Write)?;
+        db.transaction(|db| db.want_offers(server, now))?;
+        Ok(now)
+    }
+
+    /// What an MCP server offers, once the running server has looked after `since`; or why it cannot be used.
+    pub fn offers(&self, server: &str, since: Timestamp) -> Result<Option<Result<Vec<EventOffer>, String>>, Error> {
+        let db = Db::open(&self.state_dir, Access::Write)?;
+        if let Some(offers) = db.offers(server, since)? {
+            return Ok(Some(Ok(offers)));
+        }
+        let state = db.server_states()?.into_iter().find(|state| state.server == server);
+        Ok(state.and_then(|state| state.problem).map(Err))
     }
 
     /// Every watch, the oldest first; those that ended too.

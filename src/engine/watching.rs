@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::domain::{Decision, Delivery, DeliverySeq, Event, Mode, Source, Watch, WatchId};
+use crate::domain::{Decision, Delivery, DeliverySeq, Event, EventOffer, Mode, Source, Watch, WatchId};
 use crate::payload::{self, WATCH_ENDED, WATCH_GAP};
 use crate::routing;
 use crate::store::{self, Accepting, Db, Hook, ServerState, Store};
@@ -52,6 +52,11 @@ impl Watches {
     /// Waits until a watch may have been added or ended.
     pub async fn changed(&self) {
         self.bells.watches.notified().await;
+    }
+
+    /// Says that something has changed.
+    pub fn look_again(&self) {
+        self.bells.watches.notify_one();
     }
 
     /// The watches that are to be served. Those whose sessions are over end here.
@@ -231,6 +236,17 @@ impl Watches {
     /// Ended watches whose servers still post to us, with where to.
     pub async fn hooks_to_end(&self) -> Result<Vec<(Watch, String)>, Error> {
         Ok(self.store.read(Db::hooks_to_end).await?)
+    }
+
+    /// The servers that somebody wants looked at: who cannot reach them, but can ask us.
+    pub async fn offers_wanted(&self) -> Result<Vec<String>, Error> {
+        Ok(self.store.read(Db::offers_wanted).await?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Keeps what a server offers, for those who asked.
+    pub async fn keep_offers(&self, server: &str, offers: Vec<EventOffer>) -> Result<(), Error> {
+        let server = server.to_owned();
+        Ok(self.store.write(move |db| db.set_offers(&server, &offers, Timestamp::now())).await?)
     }
 
     /// Keeps how a server stands, for commands to show.

@@ -265,7 +265,11 @@ const MIGRATIONS: &[&str] = &[
         connected_since INTEGER,
         checked_at      INTEGER,
         next_at         INTEGER,
-        problem         TEXT
+        problem         TEXT,
+        -- What it offers, as JSON, when it was last asked; and when somebody last wanted to know.
+        offers          TEXT,
+        looked_at       INTEGER,
+        wanted_at       INTEGER
     ) STRICT, WITHOUT ROWID;
 ",
 ];

@@ -6,7 +6,8 @@ use rusqlite::{Row, params};
 use super::db::{millis, moment};
 use super::{Db, Error};
 use crate::domain::{
-    Condition, Decision, DeliverySeq, Event, Mode, Outcome, SessionKey, Source, Watch, WatchId, WatchState, WorkItem,
+    Condition, Decision, DeliverySeq, Event, EventOffer, Mode, Outcome, SessionKey, Source, Watch, WatchId, WatchState,
+    WorkItem,
 };
 
 const COLUMNS: &str = "id, server, event, arguments, conditions, until, once, work_item, delivery, state, reason, \
@@ -274,7 +275,51 @@ impl Db {
 
     /// A new server knows nothing yet of how others stand.
     pub fn forget_server_states(&self) -> Result<(), Error> {
-        self.execute("forget how servers stood", "DELETE FROM mcp_servers", ()).map(|_| ())
+        let sql = "UPDATE mcp_servers SET connected_since = NULL, next_at = NULL, problem = NULL";
+        self.execute("forget how servers stood", sql, ()).map(|_| ())
+    }
+
+    /// Asks the running server to look at what an MCP server offers.
+    pub fn want_offers(&self, server: &str, now: Timestamp) -> Result<(), Error> {
+        self.execute(
+            "ask for what a server offers",
+            "INSERT INTO mcp_servers (name, wanted_at) VALUES (?1, ?2)
+             ON CONFLICT DO UPDATE SET wanted_at = excluded.wanted_at",
+            params![server, millis(now)],
+        )
+        .map(|_| ())
+    }
+
+    /// The servers that somebody wants looked at, since when.
+    pub fn offers_wanted(&self) -> Result<Vec<(String, Timestamp)>, Error> {
+        self.all(
+            "find what is asked for",
+            "SELECT name, wanted_at FROM mcp_servers WHERE wanted_at IS NOT NULL AND wanted_at > coalesce(looked_at, 0)",
+            (),
+            |row| Ok((row.get(0)?, moment(row.get(1)?))),
+        )
+    }
+
+    /// Keeps what a server offers.
+    pub fn set_offers(&self, server: &str, offers: &[EventOffer], now: Timestamp) -> Result<(), Error> {
+        self.execute(
+            "keep what a server offers",
+            "INSERT INTO mcp_servers (name, offers, looked_at) VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET offers = excluded.offers, looked_at = excluded.looked_at",
+            params![server, text(&offers)?, millis(now)],
+        )
+        .map(|_| ())
+    }
+
+    /// What a server offered when it was looked at after `since`.
+    pub fn offers(&self, server: &str, since: Timestamp) -> Result<Option<Vec<EventOffer>>, Error> {
+        let found = self.one(
+            "read what a server offers",
+            "SELECT offers FROM mcp_servers WHERE name = ?1 AND looked_at >= ?2 AND offers IS NOT NULL",
+            params![server, millis(since)],
+            |row| row.get::<_, String>(0),
+        )?;
+        found.map(|text| serde_json::from_str(&text).map_err(|error| Error::content("offer", error))).transpose()
     }
 
     /// Lets go of watches that ended before `before`, and of what nobody can ask for any more.

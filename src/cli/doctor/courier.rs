@@ -9,7 +9,7 @@ use crate::config::{Environment, Settings};
 use crate::store::{Access, Db};
 
 /// Whether each principal has a token, and how the posting fares. Nothing where nobody is served.
-pub(super) fn checks(settings: &Settings, environment: &Environment, state_dir: &Path) -> Vec<Check> {
+pub(super) fn checks(settings: &Settings, environment: &Environment, state_dir: &Path, served: bool) -> Vec<Check> {
     if !settings.mcp.enabled {
         return Vec::new();
     }
@@ -18,8 +18,14 @@ pub(super) fn checks(settings: &Settings, environment: &Environment, state_dir: 
     let mut checks: Vec<_> = missing
         .iter()
         .map(|token| {
+            let mend = format!("export {}=$(openssl rand -hex 32)", token.token_env);
+            if served {
+                // The server that runs has its own environment, and would not have started without it.
+                let found = format!("`{}` is not set here; the server that runs has it", token.token_env);
+                return Check::remark("MCP token", found, mend);
+            }
             let found = format!("`{}` is not set, so {} cannot come in", token.token_env, token.principal);
-            Check::problem("MCP token", found, format!("export {}=$(openssl rand -hex 32)", token.token_env))
+            Check::problem("MCP token", found, mend)
         })
         .collect();
     if missing.is_empty() {

@@ -93,7 +93,7 @@ pub(super) fn run(context: &Context, doctor: &Doctor) -> Result<(), Failure> {
     checks.push(setup::clock(&state_dir));
     checks.extend(github::polling(&settings, &context.environment, &state_dir));
     checks.push(github::awake(&settings, &context.environment));
-    checks.extend(courier::checks(&settings, &context.environment, &state_dir));
+    checks.extend(courier::checks(&settings, &context.environment, &state_dir, server.is_some()));
     checks.extend(harnesses::programs(context, &settings, server.as_ref())?);
     checks.extend(harnesses::sessions(context, &settings)?);
     checks.extend(servers::servers(context, &settings)?);

@@ -5,7 +5,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::watches;
 use crate::config::Settings;
-use crate::daemon::watching;
+use crate::daemon::{self, watching};
 use crate::domain::{Watch, chain};
 use crate::store::{Access, Db};
 
@@ -13,15 +13,13 @@ use crate::store::{Access, Db};
 pub(super) fn servers(context: &Context, settings: &Settings) -> Result<Vec<Check>, Failure> {
     let servers = watches::servers(context, settings)?;
     let mut checks = Vec::new();
-    for (name, why) in &servers.unusable {
-        checks.push(Check::problem(
-            format!("mcp server {name}"),
-            why.clone(),
-            format!("mend [mcp.servers.{name}], or set the variable, then restart the server"),
-        ));
-    }
-    for server in &servers.usable {
+    for server in &servers {
         let about = format!("mcp server {}", server.name);
+        if let (Some(why), true) = (&server.trouble, daemon::holder(&context.state_dir()?).is_some()) {
+            checks
+                .push(Check::ok(about, format!("{why} here, but the running server may have it; see the-loop status")));
+            continue;
+        }
         checks.push(match watches::wait(watching::look(server))? {
             Ok(offers) if offers.is_empty() => {
                 Check::remark(about, "it offers no events", "see what it is meant to offer")

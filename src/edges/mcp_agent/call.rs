@@ -8,7 +8,7 @@ use crate::domain::{Arguments, Condition, EventOffer, Mode, Watch, WatchId, chai
 use crate::engine::{NewWatch, Who};
 
 use super::Agent;
-use crate::edges::mcp_client::{Server, beginning, look};
+use crate::edges::mcp_client::{Server, beginning, offers};
 
 /// A record above this is not handed out whole: no model reads it.
 const LARGEST: usize = 1 << 20;
@@ -70,7 +70,7 @@ impl Agent {
         };
         let (mut events, mut problems) = (Vec::new(), Vec::new());
         for server in servers {
-            match look(server).await {
+            match offers(server, &self.desk, || (self.poke)()).await {
                 Ok(offers) => events.extend(offers.iter().map(|offer| shown(server, offer))),
                 Err(error) => problems.push(json!({"server": server.name, "problem": chain(&error)})),
             }
@@ -84,7 +84,9 @@ impl Agent {
         let who = self.who(arguments)?;
         let text = |name: &str| arguments.get(name).and_then(Value::as_str).ok_or(format!("`{name}` is missing"));
         let server = self.server(text("server")?)?;
-        let offers = look(server).await.map_err(|error| format!("failed to {}", chain(&error)))?;
+        let offers = offers(server, &self.desk, || (self.poke)())
+            .await
+            .map_err(|error| format!("failed to {}", chain(&error)))?;
         let offer = catalogue::offered(&offers, text("name")?)?;
         let filters: Arguments = match arguments.get("arguments") {
             None | Some(Value::Null) => Arguments::new(),

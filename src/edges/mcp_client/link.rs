@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::domain::{EventOffer, Mode};
 
@@ -35,6 +36,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 const LARGEST: usize = 8 << 20;
 /// More pages than this no list has.
 const PAGES: usize = 50;
+/// How long a program that failed is listened to.
+const HEARD: Duration = Duration::from_millis(300);
 /// How much of what a child says on its standard error is kept: its last line.
 const LAST_WORDS: u64 = 4096;
 const EXTENSION: &str = "io.modelcontextprotocol/events";
@@ -58,6 +61,14 @@ pub enum LinkError {
         program: String,
         /// Where.
         cwd: std::path::PathBuf,
+    },
+    /// Something that it takes is missing.
+    #[error("use `{server}`: {why}")]
+    Trouble {
+        /// The server's configured name.
+        server: String,
+        /// What is missing.
+        why: String,
     },
     /// A header cannot be sent.
     #[error("send the header `{0}`: its name or value cannot stand in a request")]
@@ -91,6 +102,9 @@ pub(super) struct Link {
 impl Link {
     /// Connects and agrees on a protocol.
     pub(super) async fn open(server: &Server) -> Result<Self, LinkError> {
+        if let Some(why) = &server.trouble {
+            return Err(LinkError::Trouble { server: server.name.clone(), why: why.clone() });
+        }
         let last_words = Arc::new(Mutex::new(String::new()));
         match &server.reach {
             Reach::Program { program, args, env, cwd } => {
@@ -107,11 +121,9 @@ impl Link {
                 let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
                     return Err(failed(std::io::Error::other("it has no standard input and output")));
                 };
-                if let Some(errors) = child.stderr.take() {
-                    tokio::spawn(listen(errors, Arc::clone(&last_words)));
-                }
+                let listener = child.stderr.take().map(|errors| tokio::spawn(listen(errors, Arc::clone(&last_words))));
                 let transport = AsyncRwTransport::new_client(output, input).with_max_line_length(LARGEST);
-                Self::begin(server, transport, Some(child), last_words).await
+                Self::begin(server, transport, child.into(), last_words, listener).await
             }
             Reach::Address { url, token, headers, client } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
@@ -124,7 +136,7 @@ impl Link {
                     config = config.auth_header(text);
                 }
                 let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-                Self::begin(server, transport, None, last_words).await
+                Self::begin(server, transport, None, last_words, None).await
             }
         }
     }
@@ -134,6 +146,7 @@ impl Link {
         transport: T,
         child: Option<Child>,
         last_words: Arc<Mutex<String>>,
+        listener: Option<JoinHandle<()>>,
     ) -> Result<Self, LinkError> {
         let mut capabilities = ClientCapabilities::default();
         capabilities.extensions = Some([(EXTENSION.to_owned(), Map::new())].into());
@@ -146,6 +159,12 @@ impl Link {
             Ok(Err(error)) => cut(&error.to_string(), 300),
             Err(_) => format!("it did not answer in {} s", OPENING.as_secs()),
         };
+        // Why a program ended, it has said; it may not have been heard yet.
+        if let Some(listener) = listener
+            && tokio::time::timeout(HEARD, listener).await.is_err()
+        {
+            tracing::debug!(server = server.name, "a program that is of no use goes on talking");
+        }
         let said = last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let said = if said.is_empty() { String::new() } else { format!("; it said: {said}") };
         Err(LinkError::Begin { server: server.name.clone(), why: format!("{why}{said}") })

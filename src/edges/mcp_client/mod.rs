@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use crate::clients::HttpClient;
 use crate::domain::{Arguments, EventOffer, Mode, Secret, Watch};
-use crate::engine::Watches;
+use crate::engine::{Desk, Watches};
 
 use answers::Polled;
 use link::Link;
@@ -35,6 +35,9 @@ use server::Wanted;
 
 pub use callback::{CALLBACK_PATH, Making, routes};
 pub use link::LinkError;
+
+/// How long our running server may take to say what another server offers.
+const ASKED: Duration = Duration::from_secs(35);
 
 /// How a server is reached.
 #[derive(Clone, Debug)]
@@ -78,6 +81,8 @@ pub struct Server {
     pub max_age: SignedDuration,
     /// Where it can post to, if it can.
     pub callback: Option<String>,
+    /// Why it cannot even be tried from here, such as a variable that is not set.
+    pub trouble: Option<String>,
 }
 
 impl Server {
@@ -97,15 +102,11 @@ impl Server {
 }
 
 /// Serves the watches of all servers; for ever.
-/// `unusable` are servers that cannot even be tried, with why not.
-pub async fn run(servers: Vec<Server>, watches: Watches, unusable: Vec<(String, String)>, making: Making) {
+pub async fn run(servers: Vec<Server>, watches: Watches, making: Making) {
     let servers: BTreeMap<String, Arc<Server>> =
         servers.into_iter().map(|server| (server.name.clone(), Arc::new(server))).collect();
     if let Err(error) = watches.begin().await {
         tracing::error!(error = %crate::domain::chain(&error), "could not begin with the watches");
-    }
-    for (name, why) in unusable {
-        server::unusable(&watches, name, why).await;
     }
     let mut tasks = JoinSet::new();
     let mut wanted: BTreeMap<String, watch::Sender<Wanted>> = BTreeMap::new();
@@ -115,13 +116,16 @@ pub async fn run(servers: Vec<Server>, watches: Watches, unusable: Vec<(String, 
         tasks.spawn(server::serve(Arc::clone(server), watches.clone(), receiver, making.clone()));
     }
     loop {
-        let looked = async { Ok::<_, crate::engine::Error>((watches.active().await?, watches.hooks_to_end().await?)) };
+        let looked = async {
+            let looks = watches.offers_wanted().await?;
+            Ok::<_, crate::engine::Error>((watches.active().await?, watches.hooks_to_end().await?, looks))
+        };
         match looked.await {
-            Ok((active, ending)) => {
+            Ok((active, ending, looks)) => {
                 for (name, sender) in &wanted {
                     let watches: Vec<Watch> = active.iter().filter(|watch| watch.server == *name).cloned().collect();
                     let ending = ending.iter().filter(|(watch, _)| watch.server == *name).cloned().collect();
-                    let now = Wanted { watches, ending };
+                    let now = Wanted { watches, ending, look: looks.contains(name) };
                     sender.send_if_modified(|before| {
                         let changed = !before.same(&now);
                         *before = now;
@@ -142,7 +146,7 @@ pub async fn run(servers: Vec<Server>, watches: Watches, unusable: Vec<(String, 
     }
 }
 
-/// What a server offers: for commands, over a connection of their own.
+/// What a server offers, over a connection of its own.
 pub async fn look(server: &Server) -> Result<Vec<EventOffer>, LinkError> {
     let link = Link::open(server).await?;
     let offers = link.offers(&server.name).await;
@@ -154,10 +158,34 @@ pub async fn look(server: &Server) -> Result<Vec<EventOffer>, LinkError> {
     })
 }
 
+/// The same for those to whom the server may be out of reach, since they lack a token: our running server, which has
+/// it, is asked then. `poke` tells it; whether one runs.
+pub async fn offers(server: &Server, desk: &Desk, poke: impl Fn() -> bool) -> Result<Vec<EventOffer>, LinkError> {
+    let Some(trouble) = &server.trouble else { return look(server).await };
+    let failed = |why: String| LinkError::List { server: server.name.clone(), why };
+    let engine = |error: crate::engine::Error| failed(crate::domain::chain(&error));
+    let since = desk.want_offers(&server.name).map_err(engine)?;
+    if !poke() {
+        return Err(failed(format!("{trouble}, and no server of ours runs that could be asked")));
+    }
+    let deadline = tokio::time::Instant::now() + ASKED;
+    while tokio::time::Instant::now() < deadline {
+        match desk.offers(&server.name, since).map_err(engine)? {
+            Some(Ok(offers)) => return Ok(offers),
+            Some(Err(why)) => return Err(failed(why)),
+            None => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+    Err(failed(format!("{trouble}, and our running server has not answered in {} s", ASKED.as_secs())))
+}
+
 /// The cursor from which a new watch begins, so that nothing is missed from now on: where the server can be asked for
 /// one by another connection than the one that will be used later.
 pub async fn beginning(server: &Server, offer: &EventOffer, arguments: &Arguments) -> Option<String> {
-    if !offer.delivery.contains(&Mode::Poll) || matches!(server.reach, Reach::Program { .. }) {
+    if !offer.delivery.contains(&Mode::Poll)
+        || server.trouble.is_some()
+        || matches!(server.reach, Reach::Program { .. })
+    {
         return None;
     }
     let link = Link::open(server).await.ok()?;

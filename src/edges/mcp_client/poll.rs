@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// How many events one answer may bring.
 const MOST: u64 = 100;
 /// Nothing new is noted this often: often enough to say how long a gap was.
-const NOTED: Duration = Duration::from_secs(15);
+const NOTED: Duration = Duration::from_secs(60);
 
 /// Polls for a watch until something stops it.
 pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {

@@ -33,6 +33,8 @@ pub(super) struct Wanted {
     pub(super) watches: Vec<Watch>,
     /// Subscriptions that are to be ended, with where the server posts to.
     pub(super) ending: Vec<(Watch, String)>,
+    /// Somebody wants to know what it offers.
+    pub(super) look: bool,
 }
 
 impl Wanted {
@@ -40,14 +42,14 @@ impl Wanted {
     pub(super) fn same(&self, other: &Self) -> bool {
         let ids = |all: &Self| {
             let served = all.watches.iter().map(|watch| watch.id.clone()).collect::<Vec<_>>();
-            (served, all.ending.iter().map(|(watch, _)| watch.id.clone()).collect::<Vec<_>>())
+            (served, all.ending.iter().map(|(watch, _)| watch.id.clone()).collect::<Vec<_>>(), all.look)
         };
         ids(self) == ids(other)
     }
 
     /// Whether there is nothing to do: a subscription is ended once.
     fn is_empty(&self, unsubscribed: &HashSet<WatchId>) -> bool {
-        self.watches.is_empty() && self.ending.iter().all(|(watch, _)| unsubscribed.contains(&watch.id))
+        !self.look && self.watches.is_empty() && self.ending.iter().all(|(watch, _)| unsubscribed.contains(&watch.id))
     }
 }
 
@@ -134,6 +136,9 @@ async fn with(
                 unsubscribed.insert(watch.id.clone());
             }
         }
+        if now.look {
+            looked(server, watches, link).await?;
+        }
         if now.watches.is_empty() {
             return Ok(());
         }
@@ -171,6 +176,16 @@ async fn with(
     }
 }
 
+/// Says what the server offers to those who asked; that they were answered is known before anything else is done.
+async fn looked(server: &Server, watches: &Watches, link: &Link) -> Result<(), String> {
+    let offers = link.offers(&server.name).await.map_err(|error| format!("its events cannot be listed: {error}"))?;
+    if let Err(error) = watches.keep_offers(&server.name, offers).await {
+        tracing::error!(error = %crate::domain::chain(&error), "could not keep what a server offers");
+    }
+    watches.look_again();
+    Ok(())
+}
+
 /// Ends a subscription at the server. One that it does not know any more is ended too.
 async fn unsubscribe(watches: &Watches, link: &Link, watch: &Watch, url: &str) -> Result<(), String> {
     let params =
@@ -201,15 +216,6 @@ async fn note(
 ) {
     let state =
         ServerState { server: server.name.clone(), connected_since: since, checked_at: since, next_at, problem };
-    if let Err(error) = watches.server_is(state).await {
-        tracing::error!(error = %crate::domain::chain(&error), "could not note how a server stands");
-    }
-}
-
-/// Notes a server that cannot even be tried.
-pub(super) async fn unusable(watches: &Watches, name: String, why: String) {
-    let state =
-        ServerState { server: name, connected_since: None, checked_at: None, next_at: None, problem: Some(why) };
     if let Err(error) = watches.server_is(state).await {
         tracing::error!(error = %crate::domain::chain(&error), "could not note how a server stands");
     }

@@ -22,7 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How many events share a transaction.
 const MOST: usize = 100;
 /// How often a cursor that stays is noted.
-const NOTED: Duration = Duration::from_secs(30);
+const NOTED: Duration = Duration::from_secs(60);
 
 /// Follows a watch by streams until something stops it.
 pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {
