@@ -127,6 +127,9 @@ fn in_toml(before: &str, command: &str, args: &[String], force: bool) -> Result<
     let mut entry = toml::Table::new();
     entry.insert("command".into(), command.into());
     entry.insert("args".into(), args.to_vec().into());
+    // Codex gives its servers nothing but what is named here; in a turn of ours, this says whose it is.
+    let passed = ["THE_LOOP_SESSION", "THE_LOOP_STATE_DIR", "THE_LOOP_CONFIG"].map(String::from);
+    entry.insert("env_vars".into(), passed.to_vec().into());
     if let Some(known) = known {
         let same = known.as_table().is_some_and(|known| entry.iter().all(|(key, value)| known.get(key) == Some(value)));
         if same {

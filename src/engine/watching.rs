@@ -10,6 +10,8 @@ use crate::store::{self, Accepting, Db, Hook, ServerState, Store};
 
 use super::{Bells, Error, Sessions};
 
+/// Who asks what a server offers does not wait for longer.
+const WANTED: SignedDuration = SignedDuration::from_mins(1);
 /// How many occurrences share a transaction: others wait for the writer too.
 const CHUNK: usize = 100;
 
@@ -65,7 +67,9 @@ impl Watches {
         let sessions = self.sessions.clone();
         let (open, closed): (Vec<_>, Vec<_>) = tokio::task::spawn_blocking(move || {
             let now = sessions.now()?;
-            let is_open = |watch: &Watch| now.get(&watch.session()).is_some_and(crate::domain::Session::is_open);
+            // A file that cannot be read may be that of the session: its watches wait with it until it is mended.
+            let unknown = now.damaged() > 0;
+            let is_open = |watch: &Watch| now.get(&watch.session()).map_or(unknown, crate::domain::Session::is_open);
             Ok::<_, Error>(watches.into_iter().partition(is_open))
         })
         .await
@@ -240,7 +244,8 @@ impl Watches {
 
     /// The servers that somebody wants looked at: who cannot reach them, but can ask us.
     pub async fn offers_wanted(&self) -> Result<Vec<String>, Error> {
-        Ok(self.store.read(Db::offers_wanted).await?.into_iter().map(|(name, _)| name).collect())
+        let since = Timestamp::now().checked_sub(WANTED).unwrap_or(Timestamp::MIN);
+        Ok(self.store.read(move |db| db.offers_wanted(since)).await?)
     }
 
     /// Keeps what a server offers, for those who asked.

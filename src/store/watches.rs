@@ -290,13 +290,13 @@ impl Db {
         .map(|_| ())
     }
 
-    /// The servers that somebody wants looked at, since when.
-    pub fn offers_wanted(&self) -> Result<Vec<(String, Timestamp)>, Error> {
+    /// The servers that somebody has wanted looked at since `since`, and that were not.
+    pub fn offers_wanted(&self, since: Timestamp) -> Result<Vec<String>, Error> {
         self.all(
             "find what is asked for",
-            "SELECT name, wanted_at FROM mcp_servers WHERE wanted_at IS NOT NULL AND wanted_at > coalesce(looked_at, 0)",
-            (),
-            |row| Ok((row.get(0)?, moment(row.get(1)?))),
+            "SELECT name FROM mcp_servers WHERE wanted_at >= ?1 AND wanted_at > coalesce(looked_at, 0)",
+            [millis(since)],
+            |row| row.get(0),
         )
     }
 

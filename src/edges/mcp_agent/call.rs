@@ -39,7 +39,8 @@ impl Agent {
         }
         let how = format!(
             "it is not known which conversation this is: the harness does not tell its tools. Give `session` as \
-             HARNESS:SESSION_ID; HARNESS is one of {}",
+             HARNESS:SESSION_ID; HARNESS is one of {}. A shell that the harness runs may know the id: echo \
+             $CODEX_THREAD_ID in codex",
             self.harnesses.join(", ")
         );
         let named = arguments.get("session").and_then(Value::as_str).ok_or_else(|| how.clone())?;

@@ -14,7 +14,7 @@ mod server;
 mod stream;
 mod subscribe;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ use server::Wanted;
 pub use callback::{CALLBACK_PATH, Making, routes};
 pub use link::LinkError;
 
+/// How often the watches are looked at, whether something has changed or not.
+const LOOKED: Duration = Duration::from_secs(60);
 /// How long our running server may take to say what another server offers.
 const ASKED: Duration = Duration::from_secs(35);
 
@@ -109,6 +111,7 @@ pub async fn run(servers: Vec<Server>, watches: Watches, making: Making) {
         tracing::error!(error = %crate::domain::chain(&error), "could not begin with the watches");
     }
     let mut tasks = JoinSet::new();
+    let mut told = HashSet::new();
     let mut wanted: BTreeMap<String, watch::Sender<Wanted>> = BTreeMap::new();
     for (name, server) in &servers {
         let (sender, receiver) = watch::channel(Wanted::default());
@@ -132,7 +135,8 @@ pub async fn run(servers: Vec<Server>, watches: Watches, making: Making) {
                         changed
                     });
                 }
-                for watch in active.iter().filter(|watch| !servers.contains_key(&watch.server)) {
+                let lost = active.iter().filter(|watch| !servers.contains_key(&watch.server));
+                for watch in lost.filter(|watch| told.insert(watch.id.clone())) {
                     tracing::warn!(watch = %watch.id, server = watch.server, "a watch waits for a server that is not configured");
                 }
             }
@@ -142,7 +146,10 @@ pub async fn run(servers: Vec<Server>, watches: Watches, making: Making) {
                 continue;
             }
         }
-        watches.changed().await;
+        // Now and then without being told: a session's file may have changed under us.
+        if tokio::time::timeout(LOOKED, watches.changed()).await.is_err() {
+            tracing::trace!("looking at the watches");
+        }
     }
 }
 
