@@ -32,8 +32,8 @@ use super::{Reach, Server};
 const OPENING: Duration = Duration::from_secs(30);
 /// No answer takes longer.
 const ANSWER: Duration = Duration::from_secs(30);
-/// No message of a server is larger: an event of 300 KB is large already.
-const LARGEST: usize = 8 << 20;
+/// No message of a server is larger: a page of fifty events of a megabyte each fits.
+const LARGEST: usize = 64 << 20;
 /// More pages than this no list has.
 const PAGES: usize = 50;
 /// How long a program that failed is listened to.

@@ -14,7 +14,7 @@ const USUAL: Duration = Duration::from_secs(15);
 /// A server that asks to be left alone for longer is asked all the same.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// How many events one answer may bring.
-const MOST: u64 = 100;
+const MOST: u64 = 50;
 /// Nothing new is noted this often: often enough to say how long a gap was.
 const NOTED: Duration = Duration::from_secs(60);
 
