@@ -255,9 +255,16 @@ fn the_example_says_the_defaults() {
 fn the_example_has_every_key_and_no_other() {
     let loaded = read(&with_examples(), &[], &[]).expect("the example with its examples");
     let from_file = loaded.origins.iter().filter(|(_, origin)| matches!(origin, Origin::File { .. }));
-    let written: BTreeSet<String> = from_file
-        .map(|(key, _)| key.replace("harness.mine.", "harness.NAME.").replace("mcp.tokens.0.", "mcp.tokens.N."))
-        .collect();
+    let named = |key: &String| {
+        let pairs = [
+            ("mcp.tokens.0.", "mcp.tokens.N."),
+            ("harness.mine.", "harness.NAME."),
+            ("servers.mine.", "servers.NAME."),
+            ("servers.elsewhere.", "servers.NAME."),
+        ];
+        pairs.iter().fold(key.clone(), |key, (from, to)| key.replace(from, to))
+    };
+    let written: BTreeSet<String> = from_file.map(|(key, _)| named(key)).collect();
     assert_eq!(written, key_names().collect());
 }
 

@@ -6,12 +6,14 @@
 mod arguments;
 mod event_type;
 mod github;
+mod offer;
 mod own;
 mod read;
 mod schema;
 
 pub use arguments::{canonical, needles};
 pub use event_type::EventType;
+pub use offer::{argument_names, checked, nearest, offered, typed};
 pub use own::{needs_attention, turn_finished, turn_started};
 pub use read::occurrence;
 

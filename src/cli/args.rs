@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::{config, deliveries, demo, doctor, gh_webhook, mcp, serve, sessions, subscriptions, turns};
+use super::{config, deliveries, demo, doctor, gh_webhook, mcp, serve, sessions, subscriptions, turns, watches};
 
 /// Wakes a waiting coding agent when GitHub has news for it.
 #[derive(Parser, Debug)]
@@ -58,6 +58,9 @@ pub(super) enum Command {
     /// What was run, with what result
     #[command(subcommand)]
     Turns(turns::Command),
+    /// What sessions wait for at other MCP servers
+    #[command(subcommand)]
+    Watches(watches::Command),
     /// The events that others may watch, by the Model Context Protocol
     #[command(subcommand)]
     Mcp(mcp::Command),

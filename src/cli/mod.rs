@@ -13,6 +13,7 @@ pub mod failure;
 mod gh_webhook;
 mod links;
 mod mcp;
+mod mcp_install;
 mod poke;
 pub mod printer;
 mod samples;
@@ -23,6 +24,7 @@ mod sessions;
 mod status;
 mod subscriptions;
 mod turns;
+mod watches;
 
 use std::process::ExitCode;
 
@@ -55,13 +57,14 @@ pub fn main() -> ExitCode {
         Command::GhWebhook(command) => gh_webhook::run(&context, command),
         Command::Deliveries(command) => deliveries::run(&context, command),
         Command::Turns(command) => turns::run(&context, command),
-        Command::Mcp(command) => mcp::run(&context, &command),
+        Command::Mcp(command) => mcp::run(&context, command),
         Command::Subscriptions(command) => subscriptions::run(&context, command),
         Command::Status(json) => status::run(&context, json),
         Command::Doctor(args) => doctor::run(&context, &args),
         Command::Demo(demo) => demo::run(&context, &demo),
         Command::DemoHarness { session_id } => demo::harness(&context, &session_id),
         Command::Sessions(command) => sessions::run(&context, command),
+        Command::Watches(command) => watches::run(&context, command),
         Command::Config(command) => config::run(&context, command),
     });
     match done {

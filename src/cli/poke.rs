@@ -23,6 +23,15 @@ pub(super) fn resumed(state_dir: &Path, session: &SessionKey) -> Result<(), Fail
     poke(state_dir)
 }
 
+/// The same for a session that a person closed: its watches end with it.
+pub(super) fn closed(state_dir: &Path, session: &SessionKey) -> Result<(), Failure> {
+    if Db::exists(state_dir) {
+        let db = Db::open(state_dir, Access::Write)?;
+        db.transaction(|db| db.end_watches_of(session, "its session was closed", jiff::Timestamp::now()))?;
+    }
+    poke(state_dir)
+}
+
 impl From<crate::store::Error> for Failure {
     fn from(error: crate::store::Error) -> Self {
         use crate::store::Error;

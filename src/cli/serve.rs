@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
-use crate::config::{self, Settings};
+use crate::config::{self, Loaded};
 use crate::daemon::{self, Start};
 use crate::domain::Secret;
 
@@ -38,16 +38,17 @@ impl Serve {
 /// Serves the webhook, which must be set up, and whatever else is.
 pub(super) fn webhook(context: &Context, serve: &Serve) -> Result<(), Failure> {
     context.start_log();
-    let settings = context.configuration(&serve.flags())?.settings;
-    let secrets = config::secrets(&settings.gh_webhook.secret_env, &context.environment)?;
-    let path = settings.gh_webhook.path.clone();
-    run(context, serve, settings, secrets, &path)
+    let loaded = context.configuration(&serve.flags())?;
+    let secrets = config::secrets(&loaded.settings.gh_webhook.secret_env, &context.environment)?;
+    let path = loaded.settings.gh_webhook.path.clone();
+    run(context, serve, loaded, secrets, &path)
 }
 
 /// Serves every edge that is set up, and says which is not.
 pub(super) fn all(context: &Context, serve: &Serve) -> Result<(), Failure> {
     context.start_log();
-    let settings = context.configuration(&serve.flags())?.settings;
+    let loaded = context.configuration(&serve.flags())?;
+    let settings = &loaded.settings;
     let names = &settings.gh_webhook.secret_env;
     let secrets = config::secrets(names, &context.environment).unwrap_or_default();
     if secrets.is_empty() {
@@ -58,14 +59,19 @@ pub(super) fn all(context: &Context, serve: &Serve) -> Result<(), Failure> {
     if !settings.github_poll.enabled {
         tracing::info!("GitHub is not polled: github_poll.enabled is false");
     }
-    run(context, serve, settings, secrets, "/")
+    if settings.mcp_servers.is_empty() {
+        tracing::info!("no other MCP server is watched: none is configured as [mcp.servers.NAME]");
+    }
+    run(context, serve, loaded, secrets, "/")
 }
 
-fn run(context: &Context, serve: &Serve, settings: Settings, secrets: Vec<Secret>, path: &str) -> Result<(), Failure> {
+fn run(context: &Context, serve: &Serve, loaded: Loaded, secrets: Vec<Secret>, path: &str) -> Result<(), Failure> {
+    let (settings, config_file) = (loaded.settings, loaded.file.map(|file| context.cwd.join(file)));
     let tokens = tokens(context, &settings)?;
     let start = Start {
         settings,
         state_dir: context.state_dir()?,
+        config_file,
         secrets,
         tokens,
         environment: std::env::vars_os().collect(),

@@ -139,7 +139,7 @@ fn who(
 }
 
 /// The variables in which harnesses tell the programs that they run which conversation they run in.
-fn session_variables(harnesses: &Harnesses) -> Vec<(String, String)> {
+pub(super) fn session_variables(harnesses: &Harnesses) -> Vec<(String, String)> {
     let variable = |name: String| {
         let variable = harnesses.get(&name)?.session_env()?.to_owned();
         Some((name, variable))

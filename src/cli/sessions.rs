@@ -235,7 +235,8 @@ fn change(
     let state_dir = context.state_dir()?;
     match session.status {
         SessionStatus::Active => poke::resumed(&state_dir, &session.key())?,
-        SessionStatus::Paused | SessionStatus::Closed => poke::poke(&state_dir)?,
+        SessionStatus::Paused => poke::poke(&state_dir)?,
+        SessionStatus::Closed => poke::closed(&state_dir, &session.key())?,
     }
     answer(context, &session, one.json, Some(told))
 }

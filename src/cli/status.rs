@@ -12,7 +12,7 @@ use super::{session_news, turns};
 use crate::daemon;
 use crate::domain::{Outcome, SessionStatus};
 use crate::engine::schedule::HOUR;
-use crate::store::{Access, Db, DeliveryFilter, PollRow};
+use crate::store::{Access, Db, DeliveryFilter, PollRow, ServerState};
 
 /// How many failed deliveries are named.
 const NAMED: usize = 5;
@@ -39,6 +39,7 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     let mut running = Vec::new();
     let mut failed = Vec::new();
     let mut outcomes = Vec::new();
+    let (mut watches, mut servers) = (Vec::new(), Vec::new());
     let mut polls = Vec::new();
     let mut courier = crate::store::CourierState::default();
     if Db::exists(&state_dir) {
@@ -48,6 +49,8 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         }
         let filter = DeliveryFilter { outcome: Some(Outcome::Failed), limit: NAMED, ..DeliveryFilter::default() };
         failed = db.list_deliveries(&filter)?;
+        watches = db.watches(true)?;
+        servers = db.server_states()?;
         polls = db.polls()?;
         courier = db.courier_state(now)?;
         outcomes = db.count_outcomes(now.checked_sub(HOUR * 24).unwrap_or(Timestamp::MIN))?;
@@ -76,7 +79,8 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         return context.printer.json(&json!({
             "polling": polls,
             "server": server, "sessions": sessions, "waiting": waiting, "running": running, "failed": failed,
-            "last_day": outcomes, "courier": courier, "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
+            "last_day": outcomes, "watches": watches, "mcp_servers": servers, "courier": courier,
+            "damaged": listing.damaged.iter().map(|d| d.path.display().to_string()).collect::<Vec<_>>(),
         }));
     }
     let p = context.printer;
@@ -111,6 +115,16 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
     for (id, row, item) in &running {
         p.line(&format!("          turn {id} for {item}, {} so far", row.took(now)))?;
     }
+    if !watches.is_empty() {
+        p.line(&format!("watches   {} active", watches.len()))?;
+        let mut names: Vec<_> = watches.iter().map(|watch| watch.server.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let state = servers.iter().find(|state| state.server == name);
+            p.line(&format!("          {name}: {}", standing(state, server.is_some(), now)))?;
+        }
+    }
     let counts: Vec<_> = outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     p.line(&format!("last day  {}", if counts.is_empty() { "no deliveries".into() } else { counts.join(", ") }))?;
     if courier.active + courier.suspended > 0 {
@@ -134,4 +148,22 @@ pub(super) fn run(context: &Context, Json { json }: Json) -> Result<(), Failure>
         p.line(&format!("damaged   {}: {}", damaged.path.display(), damaged.why))?;
     }
     Ok(())
+}
+
+/// How an MCP server stands: connected since, last checked, next, why not.
+pub(super) fn standing(state: Option<&ServerState>, runs: bool, now: Timestamp) -> String {
+    let Some(state) = state.filter(|_| runs) else {
+        return if runs { "not connected yet".into() } else { "no server of ours runs".into() };
+    };
+    let checked =
+        state.checked_at.map_or_else(|| "not checked yet".into(), |at| format!("last checked {}", relative(at, now)));
+    match (&state.problem, state.connected_since) {
+        (Some(problem), _) => {
+            let next =
+                state.next_at.map_or_else(String::new, |at| format!("; tried again {}", relative(at.max(now), now)));
+            format!("cannot be used: {problem}{next}")
+        }
+        (None, Some(since)) => format!("connected since {}, {checked}", relative(since, now)),
+        (None, None) => "not needed now".into(),
+    }
 }

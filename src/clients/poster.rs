@@ -91,7 +91,7 @@ impl<L: Lookup> Resolve for Guarded<L> {
 /// Why no poster could be made.
 #[derive(Debug, thiserror::Error)]
 #[error("prepare for posting to callbacks")]
-pub struct SetUpError(#[source] Box<dyn std::error::Error + Send + Sync>);
+pub struct SetUpError(#[source] pub(super) Box<dyn std::error::Error + Send + Sync>);
 
 /// Posts to callbacks. Cheap to clone.
 #[derive(Clone)]

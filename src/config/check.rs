@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::keys::nearest;
+use super::server_tables;
 use super::settings::Settings;
 use crate::clients::Exception;
 use crate::domain::{Size, Span};
@@ -72,6 +73,7 @@ pub(super) fn check(settings: &Settings) -> Vec<Found> {
     routing(settings, &mut found);
     dispatch(settings, &mut found);
     mcp(settings, &mut found);
+    servers(settings, &mut found);
     harnesses(settings, &mut found);
     found.0
 }
@@ -235,6 +237,29 @@ fn dispatch(settings: &Settings, found: &mut Findings) {
     );
     found.unless(all.max_turns_per_hour >= 1, "dispatch.max_turns_per_hour", "is 0, which wakes nobody");
     at_least(found, "store.keep_for", settings.store.keep_for, Span::secs(60 * 60));
+}
+
+fn servers(settings: &Settings, found: &mut Findings) {
+    for (name, server) in &settings.mcp_servers {
+        for (key, what) in server_tables::check(name, server) {
+            found.unless(false, &key, what);
+        }
+    }
+    if let Some(text) = &settings.mcp_callback {
+        let url = url::Url::parse(text).ok();
+        let right = url.is_some_and(|url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.query().is_none()
+                && url.fragment().is_none()
+        });
+        found.unless_with(
+            right,
+            "mcp.callback.url",
+            "is not an address that others can post to",
+            "write the public address of this machine, ending in /mcp-events, such as https://loop.example.com/mcp-events",
+        );
+    }
 }
 
 fn harnesses(settings: &Settings, found: &mut Findings) {

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::kinds::{Bytes, Duration, Kind, List, MaybeText, Money, Number, OneOrMore, Text, Truth, Word};
-use super::{harness_tables, settings::Settings, token_tables};
+use super::{harness_tables, server_tables, settings::Settings, token_tables};
 
 /// One key.
 pub(super) struct Key {
@@ -97,11 +97,14 @@ pub(super) const KEYS: &[Key] = &[
     key!(store.keep_bodies: Size as Bytes),
 ];
 
-/// The dotted names of all keys; those of a harness are `harness.NAME.KEY`, those of a token `mcp.tokens.N.KEY`.
+/// The dotted names of all keys; those of a harness are `harness.NAME.KEY`, those of a token `mcp.tokens.N.KEY`, those of
+/// a server `mcp.servers.NAME.KEY`.
 pub fn key_names() -> impl Iterator<Item = String> {
     let harness = harness_tables::keys().iter().map(|key| format!("harness.NAME.{key}"));
     let tokens = token_tables::KEYS.iter().map(|key| format!("mcp.tokens.N.{key}"));
-    KEYS.iter().map(|key| key.name.to_owned()).chain(tokens).chain(harness)
+    let servers = server_tables::KEYS.iter().map(|key| format!("mcp.servers.NAME.{key}"));
+    let callback = std::iter::once("mcp.callback.url".to_owned());
+    KEYS.iter().map(|key| key.name.to_owned()).chain(tokens).chain(callback).chain(servers).chain(harness)
 }
 
 /// The variable that sets a key.

@@ -11,10 +11,13 @@ use super::problem::{Error, Place, Problem};
 use super::settings::Settings;
 use super::toml_file::{self, Written};
 use super::variables::{harness_of, is_harness_name, unknown_variables};
-use super::{Environment, check, harness_tables, token_tables};
+use super::{Environment, check, harness_tables, server_tables, token_tables};
 
 /// Keys by which people try to put a secret itself into the file.
 const SECRET_KEYS: &[&str] = &["secret", "secrets", "webhook_secret", "token", "password"];
+
+/// Where other MCP servers post to.
+const CALLBACK: &str = "mcp.callback.url";
 
 /// Where a value came from.
 pub type Origin = Place;
@@ -45,6 +48,16 @@ impl Loaded {
                 let origin = origin(&name);
                 entries.push((name, Some(value), origin));
             }
+        }
+        for (server, definition) in &self.settings.mcp_servers {
+            for (key, value) in server_tables::shown(definition) {
+                let name = format!("mcp.servers.{server}.{key}");
+                let origin = origin(&name);
+                entries.push((name, Some(value), origin));
+            }
+        }
+        if let Some(url) = &self.settings.mcp_callback {
+            entries.push((CALLBACK.into(), Some(Value::String(url.clone())), origin(CALLBACK)));
         }
         for (harness, definition) in &self.settings.harness {
             for (key, mut value) in harness_tables::table(definition) {
@@ -105,8 +118,9 @@ fn read_file(
 /// Whether the keys of this table count one by one.
 fn is_section(path: &[String]) -> bool {
     match path {
-        [section] => section == "harness" || sections().any(|known| known == section),
-        [section, list] if section == "mcp" && list == "tokens" => true,
+        [section] => section == "harness" || section == "mcp" || sections().any(|known| known == section),
+        [section, part] if section == "mcp" => ["tokens", "servers", "callback"].contains(&part.as_str()),
+        [section, part, _] => section == "mcp" && part == "servers",
         [section, _] => section == "harness",
         _ => false,
     }
@@ -152,6 +166,19 @@ impl Layers {
                 self.settings.harness.entry(harness.to_owned()).or_default();
                 self.origins.insert(name, place);
             }
+            ["mcp", "servers", server, key] if server_tables::is_name(server) => {
+                self.set_server(server, key, &value, place);
+            }
+            ["mcp", "servers", server] if value.is_table() && server_tables::is_name(server) => {
+                self.settings.mcp_servers.entry((*server).to_owned()).or_default();
+                self.origins.insert(name, place);
+            }
+            ["mcp", "servers", ..] => self.problem(
+                place,
+                format!("`{name}` is no key of a server"),
+                Some("write [mcp.servers.NAME]; a name is letters, digits, - and _".into()),
+            ),
+            ["mcp", "callback", "url"] => self.set_callback(&value, place),
             ["mcp", "tokens", number, key] => self.set_token(number, key, &value, place),
             ["mcp", "tokens"] => {
                 self.problem(place, "`mcp.tokens` is a list of tables".into(), Some("write [[mcp.tokens]]".into()));
@@ -260,6 +287,35 @@ impl Layers {
         }
     }
 
+    fn set_server(&mut self, server: &str, key: &str, value: &Value, place: Place) {
+        let name = format!("mcp.servers.{server}.{key}");
+        if SECRET_KEYS.contains(&key) {
+            let hint = "name the environment variable that holds it instead: token_env = \"NAME\"";
+            self.problem(place, format!("`{name}` would put a secret into a file"), Some(hint.into()));
+            return;
+        }
+        if !server_tables::KEYS.contains(&key) {
+            let near = nearest(key, server_tables::KEYS.iter().copied());
+            self.unknown(&name, place, near.map(|near| format!("mcp.servers.{server}.{near}")));
+            return;
+        }
+        let definition = self.settings.mcp_servers.entry(server.to_owned()).or_default();
+        match server_tables::set(definition, key, value) {
+            Ok(()) => drop(self.origins.insert(name, place)),
+            Err(why) => self.problem(place, format!("`{name}` {why}"), None),
+        }
+    }
+
+    fn set_callback(&mut self, value: &Value, place: Place) {
+        match value.as_str().filter(|text| !text.trim().is_empty()) {
+            Some(text) => {
+                self.settings.mcp_callback = Some(text.to_owned());
+                self.origins.insert(CALLBACK.into(), place);
+            }
+            None => self.problem(place, format!("`{CALLBACK}` should be a text"), None),
+        }
+    }
+
     fn unknown(&mut self, name: &str, place: Place, near: Option<String>) {
         let hint = near.map(|near| format!("did you mean `{near}`?"));
         self.problem(place, format!("`{name}` is not a key"), hint);
@@ -273,10 +329,11 @@ impl Layers {
     /// with, else, for one that is missing, where its neighbours are.
     fn place_of(&self, key: &str, other: Option<&str>) -> Place {
         // A key of a harness, or the whole table of one: `harness.NAME` is where both are.
-        let table = key.split('.').take(2).map(|name| format!("{name}.")).collect::<String>();
+        let depth = if key.starts_with("mcp.servers.") { 3 } else { 2 };
+        let table = key.split('.').take(depth).map(|name| format!("{name}.")).collect::<String>();
         let neighbours = || {
             let mut keys = self.origins.iter();
-            let listed = key.starts_with("harness.") || key.starts_with("mcp.tokens.");
+            let listed = ["harness.", "mcp.servers.", "mcp.tokens."].iter().any(|tables| key.starts_with(tables));
             keys.find(|(name, _)| listed && format!("{name}.").starts_with(&table)).map(|(_, place)| place)
         };
         let set = self.origins.get(key).or_else(|| other.and_then(|other| self.origins.get(other)));

@@ -11,6 +11,7 @@ mod kinds;
 mod layers;
 mod problem;
 mod secrets;
+mod server_tables;
 mod settings;
 mod state_dir;
 mod token_tables;
@@ -22,6 +23,7 @@ pub use keys::key_names;
 pub use layers::{Loaded, Origin, load};
 pub use problem::{Error, Place, Problem};
 pub use secrets::secrets;
+pub use server_tables::{DeliveryChoice, EnvFrom, McpServer};
 pub use settings::{
     Dispatch, GhWebhook, Github, GithubPoll, HarnessDefinition, KeepAwake, Mcp, McpToken, OnClosed, PromptSettings,
     Routing, Settings, StoreSettings, Trust,

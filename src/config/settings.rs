@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::server_tables::McpServer;
 pub use super::token_tables::McpToken;
 use crate::domain::{Size, Span};
 pub use crate::harness::Definition as HarnessDefinition;
@@ -31,6 +32,10 @@ pub struct Settings {
     pub mcp: Mcp,
     /// `[store]`.
     pub store: StoreSettings,
+    /// `[mcp.servers.NAME]`, by name: whose events are watched.
+    pub mcp_servers: BTreeMap<String, McpServer>,
+    /// `mcp.callback.url`: the address under which such servers reach `/mcp-events`, where they can.
+    pub mcp_callback: Option<String>,
     /// `[harness.NAME]`, by name; only what was configured.
     pub harness: BTreeMap<String, HarnessDefinition>,
 }

@@ -5,8 +5,14 @@ use super::settings::Settings;
 use super::{Environment, harness_tables};
 
 /// Variables of ours that set no key.
-const OTHER_VARIABLES: &[&str] =
-    &["THE_LOOP_STATE_DIR", "THE_LOOP_CONFIG", "THE_LOOP_LOG", "THE_LOOP_TURN", "THE_LOOP_GH_WEBHOOK_SECRET"];
+const OTHER_VARIABLES: &[&str] = &[
+    "THE_LOOP_STATE_DIR",
+    "THE_LOOP_CONFIG",
+    "THE_LOOP_LOG",
+    "THE_LOOP_TURN",
+    "THE_LOOP_SESSION",
+    "THE_LOOP_GH_WEBHOOK_SECRET",
+];
 
 /// Whether a harness can have this name, in a file and in a variable.
 pub(super) fn is_harness_name(name: &str) -> bool {

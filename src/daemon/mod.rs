@@ -8,6 +8,7 @@ mod awake;
 mod housekeeping;
 mod lock;
 mod mcp;
+pub mod watching;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -24,9 +25,10 @@ pub use mcp::{principals, run_stdio};
 
 use crate::config::Settings;
 use crate::domain::{Secret, TurnId};
-use crate::edges::{github_poll, github_webhook, health, listener};
+use crate::edges::{github_poll, github_webhook, health, listener, mcp_client};
 use crate::engine::{
     Bells, Decider, Dispatcher, DispatcherSettings, Intake, Observing, Router, Sessions, TurnRunner, TurnRunnerParts,
+    Watches,
 };
 use crate::harness::{Harnesses, Limits};
 use crate::registry::Registry;
@@ -96,6 +98,8 @@ pub struct Start {
     pub settings: Settings,
     /// Where everything is kept.
     pub state_dir: PathBuf,
+    /// The configuration file, where there is one.
+    pub config_file: Option<PathBuf>,
     /// The webhook's secrets; without any, the webhook is not served.
     pub secrets: Vec<Secret>,
     /// The MCP server's tokens, in the order of the configuration's.
@@ -133,7 +137,7 @@ pub fn dispatcher_settings(settings: &Settings) -> DispatcherSettings {
 
 /// Runs the server until a signal ends it. `ready` is told the address once deliveries are taken.
 pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
-    let Start { settings, state_dir, secrets, tokens, environment, drain } = start;
+    let Start { settings, state_dir, config_file, secrets, tokens, environment, drain } = start;
     // Before the lock names us: a command that pokes a server which cannot hear it yet would end it.
     let (bells, stop, force) = (Bells::default(), CancellationToken::new(), CancellationToken::new());
     watch_signals(stop.clone(), force.clone(), bells.clone())?;
@@ -149,28 +153,34 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let path = if secrets.is_empty() { "/" } else { &settings.gh_webhook.path };
     lock.note(&Holder::now(Some(format!("http://{local}{path}"))))?;
 
+    let every_secret: Vec<Secret> = secrets.iter().chain(&tokens).cloned().collect();
+    let servers = watching::servers(&settings, &state_dir, &environment, &every_secret)?;
     let dispatching = Arc::new(dispatcher_settings(&settings));
     let polling = github_poll(&settings, &environment, Observing::new(store.clone(), sessions.clone(), bells.clone()));
     let awake = awake::run(settings.dispatch.keep_awake, bells.turns.clone(), sessions.clone());
     let runner = TurnRunner::new(TurnRunnerParts {
         state_dir: state_dir.clone(),
+        config_file,
         program: own_program()?,
         store: store.clone(),
         sessions: sessions.clone(),
         harnesses,
         settings: Arc::clone(&dispatching),
-        secrets: secrets.iter().chain(&tokens).cloned().collect(),
-        secret_names: secret_names(&settings),
+        secrets: every_secret,
+        secret_names: watching::secret_names(&settings),
         environment,
         bells: bells.clone(),
     });
     let rules = Arc::new(Rules { routing: settings.routing.clone(), trust: settings.trust.clone() });
     let decider = Decider::new(sessions.clone(), rules);
     let router = Router::new(store.clone(), decider.clone(), bells.clone());
+    let watches = Watches::new(store.clone(), sessions.clone(), bells.clone());
     let dispatcher = Dispatcher::new(store.clone(), sessions, dispatching, bells.clone(), runner);
     dispatcher.recover().await?;
 
+    let making = mcp_client::Making::default();
     let mut tasks = vec![
+        tokio::spawn(mcp_client::run(servers, watches.clone(), making.clone())),
         tokio::spawn(awake),
         tokio::spawn(router.run()),
         tokio::spawn(dispatcher.run()),
@@ -190,6 +200,9 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         };
         github_webhook::routes(webhook, intake)
     };
+    if settings.mcp_callback.is_some() {
+        app = app.merge(mcp_client::routes(watches, making));
+    }
     if settings.mcp.enabled {
         let (routes, more) = mcp::start(&settings, tokens, &store, &bells, &stop).await?;
         app = app.merge(routes);
@@ -235,12 +248,6 @@ fn github_poll(
     })
 }
 
-/// Every variable that holds a secret, or may: no child sees them, whether they are used now or not.
-fn secret_names(settings: &Settings) -> Vec<String> {
-    let tokens = settings.mcp.tokens.iter().map(|token| &token.token_env);
-    settings.gh_webhook.secret_env.iter().chain(tokens).cloned().collect()
-}
-
 /// Ends with the last running turn.
 async fn wait_for_turns(store: &Store, force: &CancellationToken) -> Result<(), Error> {
     loop {
@@ -269,6 +276,7 @@ fn watch_signals(stop: CancellationToken, force: CancellationToken, bells: Bells
                 _ = interrupt.recv() => {}
                 _ = poked.recv() => {
                     bells.router.notify_one();
+                    bells.watches.notify_one();
                     bells.dispatcher.notify_one();
                     bells.observers.notify_one();
                     bells.published();

@@ -13,6 +13,7 @@ mod session;
 mod subscription;
 mod turn;
 mod units;
+mod watch;
 mod work_item;
 
 pub use chain::chain;
@@ -28,4 +29,5 @@ pub use session::{Attention, Session, SessionKey, SessionStatus};
 pub use subscription::{Arguments, Subscription, SubscriptionId, SubscriptionState};
 pub use turn::{Failure, FailureKind, Turn, TurnId, TurnOutcome, TurnState, Usage};
 pub use units::{Size, Span};
+pub use watch::{Condition, EventOffer, Mode, Watch, WatchId, WatchState};
 pub use work_item::{ParseError, RepoName, Target, WorkItem};

@@ -4,4 +4,6 @@ pub mod github_poll;
 pub mod github_webhook;
 pub mod health;
 pub mod listener;
+pub mod mcp_agent;
+pub mod mcp_client;
 pub mod mcp_server;

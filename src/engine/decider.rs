@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::crash_point;
 use crate::domain::{Decision, Delivery, DeliverySeq, Event, Outcome, Session, SessionKey, SessionStatus};
@@ -11,7 +12,7 @@ use crate::payload;
 use crate::routing::{self, Rules};
 use crate::store::{Db, LinksInStore};
 
-use super::{Error, Sessions};
+use super::{Error, Sessions, watching};
 
 /// Decides deliveries. Cheap to clone.
 #[derive(Clone)]
@@ -38,6 +39,19 @@ impl Decider {
             Ok(event) => self.decide_event(db, seq, event, arrived),
             Err(reason) => db.record_unreadable(seq, reason).map(|()| Outcome::Filtered),
         }
+    }
+
+    /// The same for what came by watches, with the data that their conditions look into.
+    pub(super) fn decide_watched(
+        &self,
+        db: &Db,
+        seq: DeliverySeq,
+        event: &Event,
+        data: &Value,
+        arrived: Instant,
+    ) -> Result<(), crate::store::Error> {
+        self.sessions.since(arrived).map(drop).map_err(unreadable)?;
+        watching::decide(db, &self.sessions, seq, event, data)
     }
 
     fn decide_event(
@@ -87,6 +101,7 @@ impl Decider {
                 .map_err(|error| unreadable(error.into()))?;
             self.sessions.now().map(drop).map_err(unreadable)?;
             db.drop_inbox(key, &format!("its session was closed: {reason}"))?;
+            db.end_watches_of(key, "its session was closed", Timestamp::now())?;
         }
         Ok(())
     }

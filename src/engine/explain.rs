@@ -1,11 +1,11 @@
 //! Why a delivery goes where it goes: the same pure calls as the router's, with nothing recorded.
 
-use crate::domain::{Decision, Delivery, Event};
+use crate::domain::{Decision, Delivery, Event, Source};
 use crate::payload;
 use crate::routing::{self, Rules};
 use crate::store::{Db, LinksInStore};
 
-use super::{Error, Sessions};
+use super::{Error, Sessions, watching};
 
 /// What would be decided about a delivery now.
 pub fn explain(
@@ -18,6 +18,11 @@ pub fn explain(
         Ok(event) => event,
         Err(error) => return Ok(Err(error)),
     };
+    if matches!(delivery.source, Source::Mcp(_)) {
+        sessions.now().map(drop)?;
+        let decision = watching::explained(db, sessions, delivery, &event)?;
+        return Ok(Ok((event, decision)));
+    }
     let links = LinksInStore::new(db);
     let decision = routing::route(&event, rules, &links, &sessions.now()?);
     links.finish()?;

@@ -7,6 +7,7 @@
 
 mod courier;
 mod decider;
+mod desk;
 mod dispatcher;
 mod explain;
 mod feed;
@@ -16,6 +17,7 @@ mod router;
 pub mod schedule;
 mod subscriptions;
 mod turn_run;
+mod watching;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -25,6 +27,7 @@ use tokio::sync::{Notify, watch};
 pub use crate::store::PollRow;
 pub use courier::Courier;
 pub use decider::Decider;
+pub use desk::{Added, Desk, NewWatch, Who};
 pub use dispatcher::{Dispatcher, DispatcherSettings, over_budget, running};
 pub use explain::explain;
 pub use feed::{Feed, Interest, Page, Said, Stream};
@@ -35,6 +38,9 @@ pub use subscriptions::{
     Granted, Lifetime, Request, SubscribeError, SubscriptionSettings, Subscriptions, subscription_id,
 };
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
+pub use watching::{Taken, Told, Watches};
+
+pub use crate::store::{Hook, ServerState};
 
 use crate::domain::{Session, SessionKey};
 use crate::registry::{Registry, View};
@@ -69,6 +75,8 @@ pub struct Bells {
     pub feed: Arc<Notify>,
     /// Something is owed to a subscription.
     pub courier: Arc<Notify>,
+    /// A watch was added or ended, or a session closed.
+    pub watches: Arc<Notify>,
 }
 
 impl Bells {

@@ -5,12 +5,14 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::crash_point;
 use crate::domain::{DeliverySeq, Event};
 use crate::store::{Store, Undecided};
 
 use super::decider::{self, Decider};
-use super::{Bells, Error};
+use super::{Bells, Error, watching};
 
 /// How many deliveries are decided at a time, so that they share commits and one look at the registry.
 const BATCH: usize = 128;
@@ -64,9 +66,13 @@ impl Router {
             .map_err(|_| Error::Panicked)?;
         // All are handed over before the first is waited for: they share a commit, in order.
         let mut writes = Vec::with_capacity(count);
-        for (seq, event) in read {
+        for (seq, event, data) in read {
             let decider = self.decider.clone();
-            writes.push(self.store.submit(move |db| decider.decide(db, seq, &event, arrived).map(drop))?);
+            writes.push(self.store.submit(move |db| match (event, data) {
+                // What came by a watch is decided when it comes, and here only when a person asks for it anew.
+                (Ok(event), Some(data)) => decider.decide_watched(db, seq, &event, &data, arrived),
+                (event, _) => decider.decide(db, seq, &event, arrived).map(drop),
+            })?);
         }
         let mut failed = None;
         for write in writes {
@@ -82,11 +88,12 @@ impl Router {
     }
 }
 
-fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>) {
+fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>, Option<Value>) {
     let Undecided { seq, delivery } = undecided;
+    let data = delivery.as_ref().ok().and_then(watching::data_of);
     let event = match delivery {
         Ok(delivery) => decider::read(&delivery),
         Err(error) => Err(format!("cannot be read: failed to {}", crate::domain::chain(&error))),
     };
-    (seq, event)
+    (seq, event, data)
 }

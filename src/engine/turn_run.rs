@@ -37,6 +37,8 @@ pub struct TurnRunner {
 pub struct TurnRunnerParts {
     /// The state directory.
     pub state_dir: PathBuf,
+    /// The configuration file, where there is one.
+    pub config_file: Option<PathBuf>,
     /// Our own executable, which is also the shim.
     pub program: PathBuf,
     /// Where turns are recorded.
@@ -120,7 +122,15 @@ impl TurnRunner {
         let turn = self.record_start(new).await?;
         crash_point::reached("after-turn-start-commit");
         let dir = turn_dir(&p.state_dir, turn.id);
-        let env = harness::turn_env(p.environment.iter().cloned(), &p.secrets, &p.secret_names, &invocation.env);
+        let mut set = invocation.env.clone();
+        // `the-loop` inside a turn finds its own state, and knows whose turn it is.
+        set.insert(harness::SESSION_MARK.into(), session.work_item.to_string());
+        for (name, path) in [("THE_LOOP_STATE_DIR", Some(&p.state_dir)), ("THE_LOOP_CONFIG", p.config_file.as_ref())] {
+            if let Some(path) = path.and_then(|path| path.to_str()) {
+                set.insert(name.into(), path.to_owned());
+            }
+        }
+        let env = harness::turn_env(p.environment.iter().cloned(), &p.secrets, &p.secret_names, &set);
         let limits = p.settings.limits;
         let own_program = p.program.clone();
         let started = tokio::task::spawn_blocking(move || {

@@ -10,6 +10,9 @@ use crate::domain::Secret;
 /// killed are found again.
 pub const TURN_MARK: &str = "THE_LOOP_TURN";
 
+/// The variable that tells a turn's processes which session they are in: its work item.
+pub const SESSION_MARK: &str = "THE_LOOP_SESSION";
+
 /// A secret shorter than this is looked for as a whole value only: as a part it would be found everywhere.
 const SHORTEST_PART: usize = 8;
 

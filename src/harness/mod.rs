@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::{Session, TurnOutcome};
 
 pub use definition::{Definition, Mark, Output, Place, UsagePlaces};
-pub use environment::{TURN_MARK, turn_env};
+pub use environment::{SESSION_MARK, TURN_MARK, turn_env};
 pub use harnesses::Harnesses;
 pub use preflight::preflight;
 pub use run::{EndMark, Ending, Finished, Invocation, Limits};

@@ -12,12 +12,14 @@ mod settings;
 mod tests;
 mod trust;
 mod wake;
+mod watch;
 
 pub use coalesce::{Batch, coalesce};
 pub use echo::{MARKER, carries_marker};
 pub use prompt::prompt;
 pub use route::route;
 pub use settings::{OnClosed, PromptSettings, Rules, Settings, Trust};
+pub use watch::{Look, look, watched};
 
 use crate::domain::{Link, Node, RepoName, Repository, Session, SessionKey};
 

@@ -54,6 +54,11 @@ impl StandardSecret {
         Ok(Self { text: text.into(), key })
     }
 
+    /// A secret of 32 bytes that nobody else knows.
+    pub fn of(key: [u8; 32]) -> Self {
+        Self { text: format!("whsec_{}", STANDARD.encode(key)), key: key.to_vec() }
+    }
+
     /// The secret as text, for the store and the peer that must know it. Search for this name to find every use.
     pub fn expose(&self) -> &str {
         &self.text

@@ -84,7 +84,7 @@ impl Db {
     }
 
     /// Puts one notice into an inbox, unless this happening has been put there before.
-    fn notify(
+    pub(super) fn notify(
         &self,
         seq: DeliverySeq,
         event: &Event,

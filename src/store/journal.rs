@@ -36,6 +36,16 @@ impl Accepting {
             .map_err(|error| Error::content("body", error))?;
         Ok(Self { delivery, compressed })
     }
+
+    /// Who handed it over.
+    pub fn source(&self) -> &Source {
+        &self.delivery.source
+    }
+
+    /// The source's id for it.
+    pub fn id(&self) -> &str {
+        &self.delivery.id
+    }
 }
 
 /// A delivery that waits for its decision.

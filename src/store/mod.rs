@@ -20,6 +20,7 @@ mod schema;
 mod sessions;
 mod subscriptions;
 mod turns;
+mod watches;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub use retention::{Kept, Retention};
 pub use sessions::{SessionState, Spending};
 pub use subscriptions::{Subscribe, Subscribed};
 pub use turns::{NewTurn, Settlement, TurnFilter};
+pub use watches::{Hook, ServerState};
 
 /// Why the store could not do what was asked.
 #[derive(Debug, thiserror::Error)]

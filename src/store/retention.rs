@@ -57,6 +57,7 @@ impl Db {
         let bodies = self.retain_bodies(retention.body_bytes)?;
         let occurrences = self.retain_occurrences(retention.before, STEP)?;
         self.retain_attempts()?;
+        self.retain_watches(retention.before)?;
         Ok(Kept { deliveries, bodies, turns, occurrences })
     }
 

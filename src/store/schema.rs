@@ -221,6 +221,57 @@ const MIGRATIONS: &[&str] = &[
     -- What leads to a work item is asked for at every look.
     CREATE INDEX links_by_target ON links (to_key);
 ",
+    r"
+    -- What we watch at other MCP servers. JSON in `arguments`, `conditions` and `until`. The secrets are those with
+    -- which the server signs what it posts to `hook_url`, while it does.
+    CREATE TABLE watches (
+        id               TEXT    PRIMARY KEY,
+        server           TEXT    NOT NULL,
+        event            TEXT    NOT NULL,
+        arguments        TEXT    NOT NULL,
+        conditions       TEXT    NOT NULL,
+        until            TEXT    NOT NULL,
+        once             INTEGER NOT NULL,
+        work_item        TEXT    NOT NULL,
+        session          TEXT    NOT NULL,
+        delivery         TEXT,
+        state            TEXT    NOT NULL,
+        reason           TEXT,
+        cursor           TEXT,
+        created_at       INTEGER NOT NULL,
+        checked_at       INTEGER,
+        last_event_at    INTEGER,
+        ended_at         INTEGER,
+        secret           TEXT,
+        secret_since     INTEGER,
+        old_secret       TEXT,
+        old_secret_until INTEGER,
+        hook_url         TEXT,
+        refresh_before   INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX watches_active ON watches (server) WHERE state = 'active';
+    CREATE INDEX watches_by_session ON watches (session);
+
+    -- Which delivery came by which watch: it is decided by them, and decided anew by them.
+    CREATE TABLE sightings (
+        seq   INTEGER NOT NULL,
+        watch TEXT    NOT NULL,
+        PRIMARY KEY (seq, watch)
+    ) STRICT, WITHOUT ROWID;
+
+    -- How the servers stood when they were last heard of, for commands to show.
+    CREATE TABLE mcp_servers (
+        name            TEXT PRIMARY KEY,
+        connected_since INTEGER,
+        checked_at      INTEGER,
+        next_at         INTEGER,
+        problem         TEXT,
+        -- What it offers, as JSON, when it was last asked; and when somebody last wanted to know.
+        offers          TEXT,
+        looked_at       INTEGER,
+        wanted_at       INTEGER
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// Sets the connection up, checks the file and brings it to our version.

@@ -34,9 +34,14 @@ pub struct Desk {
 impl Desk {
     /// With Claude Code; `None`, after a notice, where it cannot be had.
     pub fn with_claude() -> Option<Self> {
+        Self::with_claude_and("")
+    }
+
+    /// The same with more configuration: first keys of `[harness.claude]`, then tables.
+    pub fn with_claude_and(more: &str) -> Option<Self> {
         let package = npm::package(CLAUDE.0, CLAUDE.1)?;
         // The package's own `claude` is put in place by an install script; the program lies beside it.
-        let mut desk = Self::new("claude", beside(&package, "claude-code-", "claude"));
+        let mut desk = Self::new("claude", beside(&package, "claude-code-", "claude"), more);
         for (name, value) in [
             ("ANTHROPIC_BASE_URL", desk.model.url().as_str()),
             ("ANTHROPIC_API_KEY", "sk-ant-none"),
@@ -54,7 +59,7 @@ impl Desk {
     pub fn with_codex() -> Option<Self> {
         let package = npm::package(CODEX.0, CODEX.1)?;
         let program = package.join("../../.bin/codex").canonicalize().expect("codex");
-        let mut desk = Self::new("codex", program);
+        let mut desk = Self::new("codex", program, "");
         let home = desk.server.path("home/.codex");
         fs::create_dir(&home).expect("codex's home");
         let config = format!(
@@ -71,10 +76,10 @@ impl Desk {
         Some(desk.waiting(thread["thread_id"].as_str().expect("an id")))
     }
 
-    fn new(harness: &'static str, program: PathBuf) -> Self {
+    fn new(harness: &'static str, program: PathBuf, more: &str) -> Self {
         let config = format!(
             "[routing]\ndebounce = \"10ms\"\n[dispatch]\nretry_backoff = \"100ms\"\nkill_grace = \"10s\"\n\
-             [harness.{harness}]\ncommand = \"{}\"\n",
+             [harness.{harness}]\ncommand = \"{}\"\n{more}",
             program.display()
         );
         let mut server = Server::new(&config);

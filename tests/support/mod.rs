@@ -10,6 +10,7 @@
 )]
 
 pub mod desk;
+pub mod events;
 mod github;
 pub mod model;
 pub mod npm;

@@ -1,6 +1,7 @@
 //! A model that is none: it speaks enough of two streaming protocols for real agent programs, on loopback alone,
-//! answers the same words to everything, and keeps what it was asked.
+//! answers the same words to everything unless it is to call a tool, and keeps what it was asked.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,12 +25,16 @@ pub const OUTPUT_TOKENS: u64 = 34;
 /// No request of an agent program is larger.
 const MAX_BODY: usize = 32 << 20;
 
+/// The tools that the next requests are answered with, by name and input.
+type Calls = Arc<Mutex<VecDeque<(String, Value)>>>;
+
 /// A model that listens until it is dropped.
 pub struct Model {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
     held: watch::Sender<bool>,
     refusal: Arc<AtomicU16>,
+    calls: Calls,
     /// Ends everything that it runs when dropped.
     _runtime: tokio::runtime::Runtime,
 }
@@ -52,6 +57,7 @@ struct Shared {
     asked: Arc<Mutex<Vec<Asked>>>,
     held: watch::Receiver<bool>,
     refusal: Arc<AtomicU16>,
+    calls: Calls,
 }
 
 impl Model {
@@ -62,12 +68,18 @@ impl Model {
         let (held, is_held) = watch::channel(false);
         let asked = Arc::<Mutex<Vec<Asked>>>::default();
         let refusal = Arc::<AtomicU16>::default();
-        let shared = Shared { asked: Arc::clone(&asked), held: is_held, refusal: Arc::clone(&refusal) };
+        let calls = Calls::default();
+        let shared = Shared {
+            asked: Arc::clone(&asked),
+            held: is_held,
+            refusal: Arc::clone(&refusal),
+            calls: Arc::clone(&calls),
+        };
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
         let address = listener.local_addr().expect("an address");
         let routes = Router::new().fallback(answer).with_state(shared);
         runtime.spawn(async move { axum::serve(listener, routes).await });
-        Self { address, asked, held, refusal, _runtime: runtime }
+        Self { address, asked, held, refusal, calls, _runtime: runtime }
     }
 
     /// Its base URL, without a path.
@@ -78,6 +90,11 @@ impl Model {
     /// Every request for an answer so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Answers one more request by calling a tool of Claude Code's, before it goes on with words.
+    pub fn will_call(&self, tool: &str, input: Value) {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push_back((tool.into(), input));
     }
 
     /// Lets requests arrive and wait for their answers until [`release`](Self::release).
@@ -107,7 +124,10 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     let Ok(body) = to_bytes(body, MAX_BODY).await else { return plain(StatusCode::PAYLOAD_TOO_LARGE, "{}") };
     let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
     let stream = match parts.uri.path() {
-        path if path.ends_with("/messages") => messages_stream(&asked),
+        path if path.ends_with("/messages") => {
+            let call = shared.calls.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            messages_stream(&asked, call)
+        }
         path if path.ends_with("/responses") => responses_stream(&asked),
         path if path.ends_with("/count_tokens") => {
             return plain(StatusCode::OK, &json!({"input_tokens": INPUT_TOKENS}).to_string());
@@ -146,17 +166,25 @@ fn events(of: &[Value]) -> String {
 }
 
 /// The answer in Anthropic's Messages protocol.
-fn messages_stream(asked: &Value) -> String {
+fn messages_stream(asked: &Value, call: Option<(String, Value)>) -> String {
+    let (block, delta, reason) = match call {
+        None => (json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": ANSWER}), "end_turn"),
+        Some((tool, input)) => {
+            let id = format!("toolu_{}", uuid::Uuid::new_v4().simple());
+            let block = json!({"type": "tool_use", "id": id, "name": tool, "input": {}});
+            (block, json!({"type": "input_json_delta", "partial_json": input.to_string()}), "tool_use")
+        }
+    };
     events(&[
         json!({"type": "message_start", "message": {
             "id": format!("msg_{}", uuid::Uuid::new_v4().simple()), "type": "message", "role": "assistant",
             "model": asked["model"], "content": [], "stop_reason": null, "stop_sequence": null,
             "usage": {"input_tokens": INPUT_TOKENS, "output_tokens": 1},
         }}),
-        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ANSWER}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": block}),
+        json!({"type": "content_block_delta", "index": 0, "delta": delta}),
         json!({"type": "content_block_stop", "index": 0}),
-        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null},
+        json!({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": null},
                "usage": {"output_tokens": OUTPUT_TOKENS}}),
         json!({"type": "message_stop"}),
     ])

@@ -60,7 +60,10 @@ impl Server {
         assert!(self.process.is_none(), "the server runs already");
         let out = self.path("serve.out");
         let log = File::options().create(true).append(true).open(self.path("serve.log")).expect("a log");
-        let mut command = self.command(&["gh-webhook", "serve", "--port", "0"]);
+        let mut command = self.command(&["gh-webhook", "serve"]);
+        if !args.contains(&"--port") {
+            command.args(["--port", "0"]);
+        }
         command.args(args).stdout(File::create(&out).expect("serve.out")).stderr(log);
         let mut process = command.spawn().expect("the server");
         self.url = wait_for("the server listens", || {

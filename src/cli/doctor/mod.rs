@@ -3,6 +3,7 @@
 mod courier;
 mod github;
 mod harnesses;
+mod servers;
 mod set_aside;
 mod setup;
 
@@ -95,6 +96,7 @@ pub(super) fn run(context: &Context, doctor: &Doctor) -> Result<(), Failure> {
     checks.extend(courier::checks(&settings, &context.environment, &state_dir, server.is_some()));
     checks.extend(harnesses::programs(context, &settings, server.as_ref())?);
     checks.extend(harnesses::sessions(context, &settings)?);
+    checks.extend(servers::servers(context, &settings)?);
     let refused = refusals(&state_dir);
     let problems = checks.iter().filter(|check| check.verdict == Verdict::Problem).count();
     if doctor.json.json {

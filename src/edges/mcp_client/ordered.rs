@@ -1,0 +1,110 @@
+//! A transport that hands the frames of each stream to its reader in the order in which they came.
+//!
+//! rmcp gives every notification to a task of its own, which loses the order, and cursors are nothing without it. Here
+//! they are taken off the wire before rmcp sees them. A reader that falls behind holds the connection up, so that a
+//! flood ends at the server and not in our memory.
+
+use std::collections::HashMap;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientRequest, CustomNotification, JsonRpcMessage, NotificationMetaObject, RequestId, ServerNotification,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// How many frames a reader may be behind.
+const BEHIND: usize = 256;
+const PREFIX: &str = "notifications/events/";
+const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// One frame of a stream.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// `active`, `event`, `heartbeat`, `error` or `terminated`.
+    pub(super) kind: String,
+    pub(super) params: Value,
+}
+
+/// Where the frames of a request go: put into the request's extensions, it is found when the request is sent.
+#[derive(Clone, Debug)]
+pub(super) struct FrameSender(mpsc::Sender<Frame>);
+
+/// The two ends for a new stream.
+pub(super) fn frames() -> (FrameSender, mpsc::Receiver<Frame>) {
+    let (sender, receiver) = mpsc::channel(BEHIND);
+    (FrameSender(sender), receiver)
+}
+
+/// A transport with readers for streams.
+pub(super) struct Ordered<T> {
+    inner: T,
+    readers: HashMap<RequestId, mpsc::Sender<Frame>>,
+    /// A frame that its reader has no room for yet: kept here, since `receive` may be dropped while it waits.
+    held: Option<(mpsc::Sender<Frame>, Frame)>,
+}
+
+impl<T> Ordered<T> {
+    pub(super) fn new(inner: T) -> Self {
+        Self { inner, readers: HashMap::new(), held: None }
+    }
+
+    /// The reader of a frame, if this is one; whether it is one.
+    fn frame(&mut self, custom: &CustomNotification) -> Option<(mpsc::Sender<Frame>, Frame)> {
+        let kind = custom.method.strip_prefix(PREFIX)?;
+        let meta = custom.extensions.get::<NotificationMetaObject>();
+        let params = custom.params.clone().unwrap_or_default();
+        let id = meta.and_then(NotificationMetaObject::subscription_id).or_else(|| {
+            let id = params.get("_meta")?.get(SUBSCRIPTION_ID)?;
+            serde_json::from_value(id.clone()).ok()
+        })?;
+        let reader = self.readers.get(&id)?.clone();
+        Some((reader, Frame { kind: kind.to_owned(), params }))
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &message
+            && let ClientRequest::CustomRequest(custom) = &request.request
+            && let Some(FrameSender(sender)) = custom.extensions.get::<FrameSender>()
+        {
+            self.readers.retain(|_, reader| !reader.is_closed());
+            self.readers.insert(request.id.clone(), sender.clone());
+        }
+        self.inner.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            if let Some((reader, _)) = &self.held {
+                let reader = reader.clone();
+                let room = reader.reserve().await;
+                // From here on nothing waits, so nothing is lost.
+                if let (Ok(room), Some((_, frame))) = (room, self.held.take()) {
+                    room.send(frame);
+                }
+                self.held = None;
+            }
+            let message = self.inner.receive().await?;
+            let JsonRpcMessage::Notification(note) = &message else { return Some(message) };
+            let ServerNotification::CustomNotification(custom) = &note.notification else { return Some(message) };
+            if !custom.method.starts_with(PREFIX) {
+                return Some(message);
+            }
+            // A frame without a reader is of a stream that we have left.
+            self.held = self.frame(custom);
+        }
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}

@@ -1,0 +1,148 @@
+//! Streams: one long request, taken up again from the cursor when it ends.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::domain::Watch;
+use crate::engine::Told;
+
+use super::answers::cut;
+use super::follow::{Follower, Stop};
+use super::link::{lost, value};
+use super::ordered::Frame;
+use super::question;
+
+/// A server says something at least every 30 s; after two such intervals, and some, the stream is dead.
+const DEAD: Duration = Duration::from_secs(65);
+/// The wait before a stream that ended is opened again; it doubles while streams end without having said anything.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How many events share a transaction.
+const MOST: usize = 100;
+/// How often a cursor that stays is noted.
+const NOTED: Duration = Duration::from_secs(60);
+
+/// Follows a watch by streams until something stops it.
+pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {
+    let mut reader = Reader { follower, cursor: watch.cursor.clone(), watch, noted: None, said: false };
+    let mut wait = FIRST_WAIT;
+    loop {
+        reader.said = false;
+        if let Err(stop) = reader.one().await {
+            return stop;
+        }
+        wait = if reader.said { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+struct Reader<'a> {
+    follower: &'a Follower,
+    watch: Watch,
+    cursor: Option<String>,
+    noted: Option<Instant>,
+    /// Whether this stream has told an event.
+    said: bool,
+}
+
+impl Reader<'_> {
+    /// Opens one stream and reads it to its end. `Ok` where it is to be opened again.
+    async fn one(&mut self) -> Result<(), Stop> {
+        let max_age = Some(self.follower.server.max_age_ms());
+        let params = question(&self.watch.event, &self.watch.arguments, self.cursor.as_deref(), max_age);
+        let (mut frames, request) = self.follower.link.stream(params).await?;
+        let mut is_active = false;
+        let mut answer = std::pin::pin!(request.await_response());
+        loop {
+            let frame = tokio::select! {
+                biased;
+                frame = tokio::time::timeout(DEAD, frames.recv()) => match frame {
+                    Ok(Some(frame)) => frame,
+                    Ok(None) => return Ok(()),
+                    Err(_) => {
+                        tracing::info!(watch = %self.watch.id, "a stream was silent for too long; opening it again");
+                        return Ok(());
+                    }
+                },
+                answer = &mut answer => {
+                    // The frames came before the answer, so they are all here.
+                    while let Ok(frame) = frames.try_recv() {
+                        is_active = true;
+                        self.frame(frame, &mut frames).await?;
+                    }
+                    return match answer.map_err(lost).and_then(value) {
+                        Ok(_) => Ok(()),
+                        // A stream that worked and broke is opened again, whatever broke it.
+                        Err(error) if is_active => {
+                            tracing::debug!(watch = %self.watch.id, %error, "a stream broke");
+                            Ok(())
+                        }
+                        Err(error) => Err(error.into()),
+                    };
+                }
+            };
+            is_active = true;
+            self.frame(frame, &mut frames).await?;
+        }
+    }
+
+    async fn frame(&mut self, frame: Frame, more: &mut mpsc::Receiver<Frame>) -> Result<(), Stop> {
+        let mut next = Some(frame);
+        while let Some(frame) = next.take() {
+            let cursor = text(&frame.params, "cursor");
+            match frame.kind.as_str() {
+                "event" => next = self.events(frame.params, more).await?,
+                "active" => {
+                    let truncated = frame.params.get("truncated").and_then(Value::as_bool).unwrap_or(false);
+                    self.took(Vec::new(), cursor, truncated).await?;
+                }
+                "heartbeat" => {
+                    if cursor.is_some() && cursor != self.cursor || self.noted.is_none_or(|at| at.elapsed() > NOTED) {
+                        self.took(Vec::new(), cursor, false).await?;
+                    }
+                }
+                "terminated" => {
+                    let why =
+                        frame.params.pointer("/error/message").and_then(Value::as_str).unwrap_or("it did not say why");
+                    return Err(Stop::Refused(format!("the server ended it: {}", cut(why, 200))));
+                }
+                _ => tracing::info!(watch = %self.watch.id, "a stream told of an error and goes on"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an event and those that wait behind it; gives the frame that ended the row.
+    async fn events(&mut self, first: Value, more: &mut mpsc::Receiver<Frame>) -> Result<Option<Frame>, Stop> {
+        let mut cursor = text(&first, "cursor");
+        let mut events = vec![first];
+        let mut other = None;
+        while events.len() < MOST
+            && let Ok(frame) = more.try_recv()
+        {
+            if frame.kind != "event" {
+                other = Some(frame);
+                break;
+            }
+            cursor = text(&frame.params, "cursor").or(cursor);
+            events.push(frame.params);
+        }
+        self.said = true;
+        self.took(events, cursor, false).await?;
+        Ok(other)
+    }
+
+    async fn took(&mut self, occurrences: Vec<Value>, cursor: Option<String>, truncated: bool) -> Result<(), Stop> {
+        let told = Told { occurrences, cursor: cursor.clone(), truncated, max_age: None };
+        self.follower.take(&self.watch.id, told).await?;
+        self.noted = Some(Instant::now());
+        self.cursor = cursor.or(self.cursor.take());
+        Ok(())
+    }
+}
+
+fn text(params: &Value, name: &str) -> Option<String> {
+    params.get(name).and_then(Value::as_str).map(str::to_owned)
+}
