@@ -1,14 +1,15 @@
 //! One decision and what it makes true. Runs on the store's writer, so that it sees every link learned before.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::crash_point;
-use crate::domain::{Decision, Delivery, DeliverySeq, Event, Outcome, Session, SessionKey, SessionStatus};
+use crate::domain::{Decision, Delivery, DeliverySeq, Event, Outcome, Session, SessionKey, SessionStatus, WorkItem};
 use crate::payload;
+use crate::registry::Registry;
 use crate::routing::{self, Rules};
 use crate::store::{Db, LinksInStore};
 
@@ -19,12 +20,17 @@ use super::{Error, Sessions, watching};
 pub struct Decider {
     sessions: Sessions,
     rules: Arc<Rules>,
+    numbers: mpsc::Sender<(WorkItem, u64)>,
 }
 
 impl Decider {
     /// Deliveries are decided by `rules`, for these sessions.
     pub fn new(sessions: Sessions, rules: Arc<Rules>) -> Self {
-        Self { sessions, rules }
+        let (numbers, sent) = mpsc::channel();
+        let registry = sessions.clone();
+        // It ends with the last clone of this.
+        std::thread::spawn(move || note_numbers(registry.registry(), &sent));
+        Self { sessions, rules, numbers }
     }
 
     /// Decides what was read of a delivery that arrived at `arrived`.
@@ -81,7 +87,7 @@ impl Decider {
         for key in &decision.closes {
             self.close(db, key, event)?;
         }
-        self.note_repository(event, &decision)?;
+        self.note_repository(event, &decision);
         crash_point::reached("after-session-file");
         db.record_decision(seq, event, &decision, Timestamp::now())?;
         tracing::info!(seq = seq.0, event = %event.title(), outcome = %decision.outcome, reason = ?decision.reason, "decided");
@@ -106,29 +112,36 @@ impl Decider {
         Ok(())
     }
 
-    /// Writes the repository's number into the files of sessions that a delivery has reached by name.
-    fn note_repository(&self, event: &Event, decision: &Decision) -> Result<(), crate::store::Error> {
-        let Some(repository) = &event.repository else { return Ok(()) };
-        let Some(id) = repository.id else { return Ok(()) };
+    /// Has the repository's number written into the files of sessions that a delivery has reached by name. That takes
+    /// the disk some milliseconds and nobody waits for it: lost in a crash, the next delivery brings it again.
+    fn note_repository(&self, event: &Event, decision: &Decision) {
+        let Some(repository) = &event.repository else { return };
+        let Some(id) = repository.id else { return };
+        let seen = self.sessions.seen();
         for assignment in &decision.assignments {
-            let unknown = |session: &Session| {
+            let unknown = |session: &&Session| {
                 session.repository_id.is_none() && session.work_item.repo() == Some(&repository.name)
             };
-            let item = self
-                .sessions
-                .seen()
-                .get(&assignment.session)
-                .filter(|session| unknown(session))
-                .map(|session| session.work_item.clone());
-            if let Some(item) = item {
-                self.sessions
-                    .registry()
-                    .update(&item, |session| session.repository_id = Some(id))
-                    .map_err(|error| unreadable(error.into()))?;
-                self.sessions.now().map(drop).map_err(unreadable)?;
+            if let Some(session) = seen.get(&assignment.session).filter(unknown)
+                && self.numbers.send((session.work_item.clone(), id)).is_err()
+            {
+                tracing::error!("the thread that notes repository numbers has ended");
             }
         }
-        Ok(())
+    }
+}
+
+/// Writes repository numbers into session files, one by one, until nobody can send any more.
+fn note_numbers(registry: &Registry, numbers: &mpsc::Receiver<(WorkItem, u64)>) {
+    while let Ok((item, id)) = numbers.recv() {
+        let known = registry.find(&item).map(|session| session.is_none_or(|session| session.repository_id.is_some()));
+        let noted = known.and_then(|known| match known {
+            true => Ok(()),
+            false => registry.update(&item, |session| session.repository_id = Some(id)).map(drop),
+        });
+        if let Err(error) = noted {
+            tracing::warn!(%item, error = %crate::domain::chain(&error), "could not note a repository's number");
+        }
     }
 }
 
