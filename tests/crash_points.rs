@@ -15,7 +15,7 @@ const CRASH_AT: &str = "THE_LOOP_CRASH_AT";
 
 const QUICK: &str = "[routing]\ndebounce = \"0s\"\n[dispatch]\nretry_backoff = \"20ms\"\n";
 
-/// Every point on the way of a delivery to the end of its turn. Commits are counted: the first is the journal's.
+/// Every point on the way of a delivery to the end of its turn. Commits are counted: the second takes the delivery in.
 const POINTS: &[&str] = &[
     "before-commit:2",
     "after-commit:2",
@@ -26,7 +26,6 @@ const POINTS: &[&str] = &[
     "after-rename",
     "before-commit:3",
     "after-commit:3",
-    "after-decision-commit",
     "before-commit:4",
     "after-commit:4",
     "after-turn-start-commit",
@@ -34,8 +33,6 @@ const POINTS: &[&str] = &[
     "after-shim-start",
     "after-result",
     "after-follow",
-    "before-commit:5",
-    "after-commit:5",
     "after-finish-commit",
 ];
 
@@ -67,15 +64,20 @@ fn outcome(server: &Server, delivery: &str) -> Value {
     rows.as_array().expect("rows").iter().find(|row| row["delivery"] == delivery).cloned().unwrap_or_default()
 }
 
+/// The points on the way of a delivery that is too large to be decided while its sender waits.
+const LARGE_POINTS: &[&str] =
+    &["after-accept-commit", "before-answer", "before-commit:3", "after-commit:3", "after-decision-commit"];
+
 #[track_caller]
-fn told_once(point: &str, harness: &str) {
+fn told_once(point: &str, harness: &str, filler: usize) {
     let mut server = Server::new(QUICK);
     server.register("octo-org/demo#15", harness, "5e550001-0000-4000-8000-000000000001");
     // Another id makes the registry follow, which is one more step to die at.
     server.plan(harness, "id=5e550002-0000-4000-8000-000000000002");
     server.set_env(CRASH_AT, point);
     server.serve(&[]);
-    let payload = issue_comment(15, "the one and only");
+    let mut payload = issue_comment(15, "the one and only");
+    payload["filler"] = "x".repeat(filler).into();
     let answer = post(&server, "issue_comment", "d-1", &payload);
     revive(&mut server);
     if answer.is_none() {
@@ -102,14 +104,16 @@ fn told_once(point: &str, harness: &str) {
 #[test]
 fn wherever_the_server_dies_a_delivery_is_told_once() {
     for point in POINTS {
-        told_once(point, "claude");
+        told_once(point, "claude", 0);
+    }
+    for point in LARGE_POINTS {
+        told_once(point, "claude", 300 << 10);
     }
 }
 
 #[test]
 fn wherever_the_server_dies_a_session_is_closed_once() {
-    for point in ["after-accept-commit", "before-rename", "after-rename", "after-session-file", "after-decision-commit"]
-    {
+    for point in ["after-accept-commit", "before-rename", "after-rename", "after-session-file", "before-answer"] {
         let mut server = Server::new(QUICK);
         server.register("octo-org/demo#15", "claude", "s-1");
         server.set_env(CRASH_AT, point);
@@ -117,6 +121,10 @@ fn wherever_the_server_dies_a_session_is_closed_once() {
         let answer = post(&server, "issues", "d-1", &issues("closed", 15));
         revive(&mut server);
         assert!(matches!(answer, None | Some(202)), "{point}: {answer:?}");
+        if answer.is_none() {
+            let again = post(&server, "issues", "d-1", &issues("closed", 15));
+            assert!(matches!(again, Some(200 | 202)), "{point}: {again:?}");
+        }
         let row = server.decided("d-1");
         assert!(matches!(row["outcome"].as_str(), Some("filtered" | "unmatched")), "{point}: {row}");
         assert_eq!(server.json(&["sessions", "list"])[0]["status"], "closed", "{point}");

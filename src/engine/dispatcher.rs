@@ -1,11 +1,12 @@
 //! The dispatcher: wakes the sessions whose inboxes are ready, within the limits.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::domain::{SessionKey, Turn};
+use crate::domain::{Session, SessionKey, Turn};
 use crate::retry;
 use crate::routing::{PromptSettings, Settings};
 use crate::store::{Db, Inbox, SessionState, Store};
@@ -47,6 +48,8 @@ pub struct Dispatcher {
     settings: Arc<DispatcherSettings>,
     bells: Bells,
     runner: TurnRunner,
+    /// Sessions whose turns are being begun and may not be in the store yet.
+    starting: Arc<Mutex<BTreeMap<SessionKey, Session>>>,
 }
 
 impl Dispatcher {
@@ -58,7 +61,7 @@ impl Dispatcher {
         bells: Bells,
         runner: TurnRunner,
     ) -> Self {
-        Self { store, sessions, settings, bells, runner }
+        Self { store, sessions, settings, bells, runner, starting: Arc::default() }
     }
 
     /// Takes over the turns that an earlier server left running or did not record. Call once, before [`run`](Self::run).
@@ -94,9 +97,14 @@ impl Dispatcher {
 
     /// Starts whatever is ready; gives the time at which something else may be.
     async fn step(&self) -> Result<Option<Timestamp>, Error> {
+        // What is being started is looked at before the store: what is in neither then has not been begun.
+        let starting: Vec<Session> = self.starting().values().cloned().collect();
         let (inboxes, states, turns) =
             self.store.read(|db| Ok((db.inboxes()?, db.session_states()?, db.running_turns()?))).await?;
         let mut running = Running::of(&turns);
+        for session in starting {
+            running.add(&session.key().0, &session.harness, &session.session_id, session.cwd);
+        }
         let registered: Vec<_> = {
             let sessions = self.sessions.now()?;
             inboxes.iter().map(|inbox| sessions.get(&inbox.session).cloned()).collect()
@@ -122,24 +130,37 @@ impl Dispatcher {
                         due(until);
                         continue;
                     }
-                    match self.runner.start(&session).await {
-                        Ok(Some(turn)) => {
-                            running.add(&turn.session.0, &turn.harness, &turn.session_id, session.cwd.clone());
-                        }
-                        Ok(None) => {}
-                        // It was dropped while we looked; the rest is looked at again.
-                        Err(super::Error::Store(crate::store::Error::Gone)) => due(now),
-                        Err(error) => {
-                            // Whatever is wrong with one session, the others do not wait for it.
-                            let error = crate::domain::chain(&error);
-                            tracing::error!(session = %inbox.session, error, "could not begin a turn; trying again");
-                            due(now.checked_add(AFTER_FAILURE).unwrap_or(now));
-                        }
-                    }
+                    let key = session.key();
+                    running.add(&key.0, &session.harness, &session.session_id, session.cwd.clone());
+                    self.start(session);
                 }
             }
         }
         Ok(wake_at)
+    }
+
+    /// Begins a turn on a task of its own, so that many sessions do not wait for each other's disk and processes.
+    fn start(&self, session: Session) {
+        let key = session.key();
+        self.starting().insert(key.clone(), session.clone());
+        let (runner, starting, bells) = (self.runner.clone(), Arc::clone(&self.starting), self.bells.clone());
+        tokio::spawn(async move {
+            match runner.start(&session).await {
+                // `Gone`: it was dropped while we looked; the rest is looked at again.
+                Ok(_) | Err(Error::Store(crate::store::Error::Gone)) => {}
+                Err(error) => {
+                    // Whatever is wrong with one session, the others do not wait for it.
+                    tracing::error!(session = %key, error = %crate::domain::chain(&error), "could not begin a turn; trying again");
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                }
+            }
+            starting.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            bells.dispatcher.notify_one();
+        });
+    }
+
+    fn starting(&self) -> MutexGuard<'_, BTreeMap<SessionKey, Session>> {
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn budget(&self, key: &SessionKey, now: Timestamp) -> Result<Option<(Timestamp, String)>, Error> {

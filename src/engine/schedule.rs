@@ -39,8 +39,8 @@ impl Running {
 
     /// Notes a turn that begins.
     pub fn add(&mut self, session: &str, harness: &str, session_id: &str, cwd: PathBuf) {
-        self.count += 1;
-        self.sessions.insert(session.into());
+        // One that is being begun may be in the store already.
+        self.count += usize::from(self.sessions.insert(session.into()));
         self.conversations.insert((harness.into(), session_id.into()));
         self.directories.insert(cwd);
     }
