@@ -1,11 +1,11 @@
-//! The whole circle with the real Claude Code: its agent subscribes, ends its turn, costs nothing while it waits, is
+//! The whole circle with the real Claude Code and codex: an agent subscribes, ends its turn, costs nothing while it waits, is
 //! resumed in the same conversation by the event, and unsubscribes.
 
 mod support;
 
 use std::io::Write;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use support::desk::{Desk, SECRET_WORD};
 use support::events::Events;
 use support::model::Asked;
@@ -26,12 +26,31 @@ fn claude_subscribes_sleeps_is_woken_and_unsubscribes() {
     desk.server.set_env("ENABLE_TOOL_SEARCH", "false");
     desk.server.restart();
     desk.server.ok(&["mcp", "install", "--harness", "claude", "--write"]);
+    circle(&desk, &events);
+}
 
-    let ask =
+#[test]
+fn codex_subscribes_sleeps_is_woken_and_unsubscribes() {
+    let events = Events::start(&["poll"]);
+    let Some(desk) = Desk::with_codex_and(&events.table()) else { return };
+    desk.server.ok(&["mcp", "install", "--harness", "codex", "--write"]);
+    circle(&desk, &events);
+}
+
+fn circle(desk: &Desk, events: &Events) {
+    let mut ask =
         json!({"server": "ci", "name": "ticket.updated", "arguments": {"ticket": "T-1"}, "where": {"state": "done"}});
-    desk.model.will_call("mcp__the-loop__subscribe_mcp_events", ask);
+    if desk.harness == "codex" {
+        // It tells its tools nothing of the conversation that a person began; its shell knows.
+        desk.model.will_call("subscribe_mcp_events", ask.clone());
+        by_hand(desk);
+        let told = desk.model.asked().pop().expect("a request").body;
+        assert!(told.contains("CODEX_THREAD_ID"), "the agent is not told what is missing");
+        ask["session"] = format!("codex:{}", desk.session).into();
+    }
+    desk.model.will_call("subscribe_mcp_events", ask);
     let before = desk.model.asked().len();
-    by_hand(&desk);
+    by_hand(desk);
     let watches = desk.server.json(&["watches", "list"]);
     let watch = watches[0].clone();
     assert_eq!(
@@ -48,7 +67,8 @@ fn claude_subscribes_sleeps_is_woken_and_unsubscribes() {
     wait_until("we look often", || events.count("events/poll") > polls + 5);
     assert_eq!(desk.model.asked().len(), subscribed, "waiting asked the model");
 
-    desk.model.will_call("mcp__the-loop__unsubscribe_mcp_events", json!({"subscription": watch["watch"]}));
+    // In a turn of ours, the tools know whose it is.
+    desk.model.will_call("unsubscribe_mcp_events", json!({"subscription": watch["watch"]}));
     events.emit("evt-1", json!({"ticket": "T-1", "state": "done", "url": "https://tickets.example.com/T-1"}));
     let turn = desk.server.ended_turns(1).pop().expect("a turn");
     assert_eq!((&turn["state"], &turn["session_id"]), (&"succeeded".into(), &desk.session.as_str().into()), "{turn}");
@@ -60,16 +80,14 @@ fn claude_subscribes_sleeps_is_woken_and_unsubscribes() {
     assert!(!last.body.contains("\\\"open\\\""), "what `where` hides was told");
     let watch = desk.server.json(&["watches", "show", watch["watch"].as_str().expect("an id")]);
     assert_eq!((&watch["state"], &watch["reason"]), (&"ended".into(), &"its session unsubscribed".into()), "{watch}");
-
-    let woken = &asked[before..];
-    compare(&desk, woken);
+    compare(desk, &asked[before..]);
 }
 
 /// The same wait by an agent that looks for itself, every look a request with the whole conversation.
 fn compare(desk: &Desk, woken: &[Asked]) {
     let before = desk.model.asked().len();
     for _ in 0..CHECKS {
-        desk.model.will_call("mcp__the-loop__list_mcp_subscriptions", Value::Object(Default::default()));
+        desk.model.will_call("list_mcp_events", json!({}));
     }
     by_hand(desk);
     let asked = desk.model.asked();
@@ -78,7 +96,8 @@ fn compare(desk: &Desk, woken: &[Asked]) {
     let bytes = |asked: &[Asked]| asked.iter().map(|asked| asked.body.len()).sum::<usize>();
     writeln!(
         std::io::stderr(),
-        "woken: {} requests, {} bytes, however long it waits; polling {CHECKS} times: {} requests, {} bytes",
+        "{} woken: {} requests, {} bytes, however long it waits; polling {CHECKS} times: {} requests, {} bytes",
+        desk.harness,
         woken.len(),
         bytes(woken),
         polled.len(),
@@ -89,6 +108,10 @@ fn compare(desk: &Desk, woken: &[Asked]) {
 }
 
 fn by_hand(desk: &Desk) {
-    let args = ["-p", "--output-format", "json", "--resume", &desk.session];
-    desk.by_hand(&[&args[..], TOOLS].concat(), TASK);
+    let session = desk.session.as_str();
+    let args = match desk.harness {
+        "codex" => vec!["exec", "resume", "--json", "--skip-git-repo-check", session, "-"],
+        _ => [&["-p", "--output-format", "json", "--resume", session][..], TOOLS].concat(),
+    };
+    desk.by_hand(&args, TASK);
 }

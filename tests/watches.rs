@@ -278,3 +278,20 @@ fn who_lacks_a_token_asks_the_server_that_has_it() {
     assert!(has("THE_LOOP_STATE_DIR", &server.path("state").display().to_string()));
     assert!(has("THE_LOOP_CONFIG", &server.path("config.toml").display().to_string()));
 }
+
+#[test]
+fn a_stream_that_nobody_waits_for_is_closed_and_its_neighbour_is_not() {
+    let events = Events::start(&["push"]);
+    let server = machine(&events, "");
+    let (one, _other) = (watch(&server, &["--arg", "ticket=T-1"]), watch(&server, &[]));
+    wait_until("both are open", || events.script().open_streams == 2);
+    server.ok(&["watches", "remove", &one]);
+    wait_until("one is closed", || events.script().open_streams == 1);
+    events.emit("evt-1", json!({"n": "still-heard"}));
+    wait_until("the other is told", || told(&server).contains("still-heard"));
+    server.ok(&["sessions", "close", "--work-item", ITEM]);
+    wait_until("none is open", || events.script().open_streams == 0);
+    let states = server.json(&["watches", "list"]);
+    let over = |row: &Value| row["state"] == "ended" && row["reason"].is_string();
+    assert!(states.as_array().expect("rows").iter().all(over), "{states}");
+}

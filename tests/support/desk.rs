@@ -57,9 +57,14 @@ impl Desk {
 
     /// With codex; `None`, after a notice, where it cannot be had.
     pub fn with_codex() -> Option<Self> {
+        Self::with_codex_and("")
+    }
+
+    /// The same with more configuration: first keys of `[harness.codex]`, then tables.
+    pub fn with_codex_and(more: &str) -> Option<Self> {
         let package = npm::package(CODEX.0, CODEX.1)?;
         let program = package.join("../../.bin/codex").canonicalize().expect("codex");
-        let mut desk = Self::new("codex", program, "");
+        let mut desk = Self::new("codex", program, more);
         let home = desk.server.path("home/.codex");
         fs::create_dir(&home).expect("codex's home");
         let config = format!(

@@ -32,6 +32,8 @@ pub struct Script {
     pub seen: Vec<(String, Value)>,
     /// Where subscribers are posted to, with their secrets.
     pub hooks: Vec<(String, String)>,
+    /// How many streams are open.
+    pub open_streams: usize,
     /// How many challenges were answered rightly.
     pub challenged: usize,
 }
@@ -111,7 +113,12 @@ impl Events {
         let refused = self.script().refuse.iter().find(|(known, ..)| *known == method).copied();
         let answer = match refused {
             Some((_, code, message)) => json!({"error": {"code": code, "message": message}}),
-            None if method == "events/stream" => return self.stream(&mut stream, &request["id"], &params),
+            None if method == "events/stream" => {
+                self.script().open_streams += 1;
+                self.stream(&mut stream, &request["id"], &params);
+                self.script().open_streams -= 1;
+                return;
+            }
             None => self.answer(&method, &params),
         };
         let mut message = json!({"jsonrpc": "2.0", "id": request["id"]});

@@ -92,7 +92,7 @@ impl Model {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Answers one more request by calling a tool of Claude Code's, before it goes on with words.
+    /// Answers one more request by calling one of our tools, before it goes on with words.
     pub fn will_call(&self, tool: &str, input: Value) {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push_back((tool.into(), input));
     }
@@ -128,7 +128,10 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
             let call = shared.calls.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             messages_stream(&asked, call)
         }
-        path if path.ends_with("/responses") => responses_stream(&asked),
+        path if path.ends_with("/responses") => {
+            let call = shared.calls.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            responses_stream(&asked, call)
+        }
         path if path.ends_with("/count_tokens") => {
             return plain(StatusCode::OK, &json!({"input_tokens": INPUT_TOKENS}).to_string());
         }
@@ -171,7 +174,7 @@ fn messages_stream(asked: &Value, call: Option<(String, Value)>) -> String {
         None => (json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": ANSWER}), "end_turn"),
         Some((tool, input)) => {
             let id = format!("toolu_{}", uuid::Uuid::new_v4().simple());
-            let block = json!({"type": "tool_use", "id": id, "name": tool, "input": {}});
+            let block = json!({"type": "tool_use", "id": id, "name": format!("mcp__the-loop__{tool}"), "input": {}});
             (block, json!({"type": "input_json_delta", "partial_json": input.to_string()}), "tool_use")
         }
     };
@@ -191,12 +194,19 @@ fn messages_stream(asked: &Value, call: Option<(String, Value)>) -> String {
 }
 
 /// The answer in OpenAI's Responses protocol.
-fn responses_stream(asked: &Value) -> String {
+fn responses_stream(asked: &Value, call: Option<(String, Value)>) -> String {
     let id = format!("resp_{}", uuid::Uuid::new_v4().simple());
-    let item = json!({
-        "type": "message", "id": format!("msg_{}", uuid::Uuid::new_v4().simple()), "role": "assistant",
-        "status": "completed", "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
-    });
+    let item = match call {
+        None => json!({
+            "type": "message", "id": format!("msg_{}", uuid::Uuid::new_v4().simple()), "role": "assistant",
+            "status": "completed", "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
+        }),
+        Some((tool, input)) => json!({
+            "type": "function_call", "id": format!("fc_{}", uuid::Uuid::new_v4().simple()), "status": "completed",
+            "call_id": format!("call_{}", uuid::Uuid::new_v4().simple()), "namespace": "mcp__the_loop", "name": tool,
+            "arguments": input.to_string(),
+        }),
+    };
     let response = |status: &str, output: &[&Value]| {
         json!({
             "id": id, "object": "response", "created_at": 1_800_000_000, "model": asked["model"], "status": status,

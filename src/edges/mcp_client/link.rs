@@ -178,18 +178,15 @@ impl Link {
         handle.await_response().await.map_err(lost).and_then(value)
     }
 
-    /// Opens a stream: its frames in order, and the request that ends with it.
-    pub(super) async fn stream(
-        &self,
-        params: Value,
-    ) -> Result<(mpsc::Receiver<Frame>, RequestHandle<RoleClient>), CallError> {
-        let (sender, receiver) = frames();
+    /// Opens a stream.
+    pub(super) async fn stream(&self, params: Value) -> Result<OpenStream, CallError> {
+        let (sender, frames) = frames();
         let mut request = CustomRequest::new("events/stream", Some(params));
         request.extensions.insert(sender);
         let request = ClientRequest::CustomRequest(request);
-        let handle =
-            self.service.send_cancellable_request(request, PeerRequestOptions::no_options()).await.map_err(lost)?;
-        Ok((receiver, handle))
+        let options = PeerRequestOptions::no_options();
+        let request = self.service.send_cancellable_request(request, options).await.map_err(lost)?;
+        Ok(OpenStream { frames, request: Some(request) })
     }
 
     /// Everything that the server offers.
@@ -240,6 +237,53 @@ impl Link {
     }
 }
 
+/// A stream. Dropped before its answer came, it is cancelled: the server would go on for ever otherwise.
+pub(super) struct OpenStream {
+    /// Its frames, in order.
+    pub(super) frames: mpsc::Receiver<Frame>,
+    request: Option<RequestHandle<RoleClient>>,
+}
+
+/// What a stream has next.
+pub(super) enum Next {
+    Frame(Frame),
+    /// It is over: the answer to the request that opened it.
+    Answer(Result<Value, CallError>),
+}
+
+impl OpenStream {
+    /// The next frame; frames come before the answer, as they did on the wire.
+    pub(super) async fn next(&mut self) -> Next {
+        let Some(request) = &mut self.request else {
+            return match self.frames.recv().await {
+                Some(frame) => Next::Frame(frame),
+                None => Next::Answer(Err(CallError::Lost("the stream is over".into()))),
+            };
+        };
+        tokio::select! {
+            biased;
+            Some(frame) = self.frames.recv() => Next::Frame(frame),
+            answer = &mut request.rx => {
+                self.request = None;
+                let gone = || CallError::Lost("the connection ended".into());
+                Next::Answer(answer.map_err(|_| gone()).and_then(|answer| answer.map_err(lost)).and_then(value))
+            }
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if let (Some(request), Ok(runtime)) = (self.request.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move {
+                if let Err(error) = request.cancel(Some("nobody waits for it any more".into())).await {
+                    tracing::debug!(%error, "a stream ended before it was cancelled");
+                }
+            });
+        }
+    }
+}
+
 fn mode(word: &str) -> Option<Mode> {
     [Mode::Stream, Mode::Webhook, Mode::Poll].into_iter().find(|mode| mode.in_protocol() == word)
 }
@@ -250,11 +294,11 @@ fn custom(headers: &[(String, String)]) -> Result<HashMap<HeaderName, HeaderValu
 }
 
 /// A result as JSON, whatever rmcp took it for.
-pub(super) fn value(result: ServerResult) -> Result<Value, CallError> {
+fn value(result: ServerResult) -> Result<Value, CallError> {
     serde_json::to_value(&result).map_err(|error| CallError::Odd(error.to_string()))
 }
 
-pub(super) fn lost(error: ServiceError) -> CallError {
+fn lost(error: ServiceError) -> CallError {
     match error {
         ServiceError::McpError(error) => CallError::refused(&error),
         ServiceError::TransportClosed => CallError::Lost("the connection ended".into()),

@@ -10,7 +10,7 @@ use crate::engine::Told;
 
 use super::answers::cut;
 use super::follow::{Follower, Stop};
-use super::link::{lost, value};
+use super::link::Next;
 use super::ordered::Frame;
 use super::question;
 
@@ -52,27 +52,21 @@ impl Reader<'_> {
     async fn one(&mut self) -> Result<(), Stop> {
         let max_age = Some(self.follower.server.max_age_ms());
         let params = question(&self.watch.event, &self.watch.arguments, self.cursor.as_deref(), max_age);
-        let (mut frames, request) = self.follower.link.stream(params).await?;
+        let mut stream = self.follower.link.stream(params).await?;
         let mut is_active = false;
-        let mut answer = std::pin::pin!(request.await_response());
         loop {
-            let frame = tokio::select! {
-                biased;
-                frame = tokio::time::timeout(DEAD, frames.recv()) => match frame {
-                    Ok(Some(frame)) => frame,
-                    Ok(None) => return Ok(()),
-                    Err(_) => {
-                        tracing::info!(watch = %self.watch.id, "a stream was silent for too long; opening it again");
-                        return Ok(());
-                    }
-                },
-                answer = &mut answer => {
+            match tokio::time::timeout(DEAD, stream.next()).await {
+                Ok(Next::Frame(frame)) => {
+                    is_active = true;
+                    self.frame(frame, &mut stream.frames).await?;
+                }
+                Ok(Next::Answer(answer)) => {
                     // The frames came before the answer, so they are all here.
-                    while let Ok(frame) = frames.try_recv() {
+                    while let Ok(frame) = stream.frames.try_recv() {
                         is_active = true;
-                        self.frame(frame, &mut frames).await?;
+                        self.frame(frame, &mut stream.frames).await?;
                     }
-                    return match answer.map_err(lost).and_then(value) {
+                    return match answer {
                         Ok(_) => Ok(()),
                         // A stream that worked and broke is opened again, whatever broke it.
                         Err(error) if is_active => {
@@ -82,9 +76,11 @@ impl Reader<'_> {
                         Err(error) => Err(error.into()),
                     };
                 }
-            };
-            is_active = true;
-            self.frame(frame, &mut frames).await?;
+                Err(_) => {
+                    tracing::info!(watch = %self.watch.id, "a stream was silent for too long; opening it again");
+                    return Ok(());
+                }
+            }
         }
     }
 
