@@ -12,6 +12,9 @@ use serde_json::{Map, Number, Value};
 /// The `…_url` fields that readers use: pages for people, and where an issue's comment belongs.
 const KEPT: &[&str] = &["html_url", "details_url", "target_url", "environment_url", "log_url", "issue_url"];
 
+/// Of longer lists the rest is `null`: a body of 25 MB is a long list, and its tree would be several times that.
+const MAX_ITEMS: usize = 100;
+
 /// A payload as a tree, without fields that nobody uses.
 pub(super) struct Lean(pub(super) Value);
 
@@ -68,8 +71,14 @@ impl<'de> Visitor<'de> for LeanVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(LeanVisitor)? {
+        while list.len() < MAX_ITEMS
+            && let Some(item) = items.next_element_seed(LeanVisitor)?
+        {
             list.push(item);
+        }
+        // What no reader looks at is counted all the same.
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            list.push(Value::Null);
         }
         Ok(Value::Array(list))
     }
@@ -90,6 +99,13 @@ impl<'de> Visitor<'de> for LeanVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lists_keep_their_length_and_not_their_weight() {
+        let text = serde_json::to_string(&vec![serde_json::json!({"a": 1}); 150]).expect("text");
+        let Lean(Value::Array(list)) = serde_json::from_str(&text).expect("lean") else { panic!("no list") };
+        assert_eq!((list.len(), &list[99]["a"], &list[100]), (150, &1.into(), &Value::Null));
+    }
 
     #[test]
     fn what_is_kept_is_as_it_was() {

@@ -80,6 +80,9 @@ mod system {
 
     /// From SIGTERM to SIGKILL for what a killed shim left behind.
     const GRACE: Duration = Duration::from_secs(5);
+    /// How often nothing must be found before nothing is there, and how far apart.
+    const LOOKS: usize = 3;
+    const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
     /// How long SIGKILL may take.
     const AFTER_KILL: Duration = Duration::from_secs(5);
 
@@ -152,15 +155,22 @@ mod system {
             }
             some
         };
-        if !signal(Force::Asked) {
+        // A process that is just being replaced by another program shows no environment for a moment: look again.
+        let again = |look: &mut dyn FnMut() -> bool| {
+            (0..LOOKS).any(|number| {
+                if number > 0 {
+                    std::thread::sleep(BETWEEN_LOOKS);
+                }
+                look()
+            })
+        };
+        if !again(&mut || signal(Force::Asked)) {
             return false;
         }
         let begun = Instant::now();
         let anyone = || pids().filter_map(Pid::from_raw).any(|pid| pid != getpid() && bears(pid, &mark));
-        while begun.elapsed() < GRACE + AFTER_KILL && anyone() {
-            if begun.elapsed() >= GRACE {
-                signal(Force::Killed);
-            }
+        while begun.elapsed() < GRACE + AFTER_KILL && again(&mut || anyone()) {
+            signal(if begun.elapsed() >= GRACE { Force::Killed } else { Force::Asked });
             std::thread::sleep(Duration::from_millis(50));
         }
         true
