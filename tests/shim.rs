@@ -105,6 +105,19 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// How a turn stands that does not run. A process that another test is just starting shares our open files, and so a
+/// lock, until it becomes itself.
+fn at_rest(turn: &Turn) -> Standing {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    loop {
+        let standing = harness::standing(&turn.dir()).expect("standing");
+        if standing != Standing::Running || std::time::Instant::now() > deadline {
+            return standing;
+        }
+        std::thread::yield_now();
+    }
+}
+
 fn is_alive(pid: &str) -> bool {
     // A zombie is dead; who reaps it is not our affair.
     fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -120,7 +133,7 @@ fn a_turn_runs_in_its_directory_with_its_prompt_and_environment() {
     assert_eq!((finished.stderr.as_str(), finished.exit_code), ("to stderr\n", Some(3)));
     assert_eq!((&finished.ending, finished.dropped_bytes), (&Ending::Exited { code: 3 }, 0));
     assert!(finished.started_at <= finished.ended_at);
-    assert_eq!(harness::standing(&turn.dir()).expect("standing"), Standing::Done(finished));
+    assert_eq!(at_rest(&turn), Standing::Done(finished));
 }
 
 #[test]
@@ -288,12 +301,12 @@ fn a_killed_shim_leaves_a_lost_turn_and_no_processes() {
     let kept = turn.dir().join("stdout");
     until("the output is kept", || fs::read_to_string(&kept).ok().filter(|text| text == "said\n"));
     turn.kill_shim();
-    assert_eq!(harness::standing(&turn.dir()).expect("standing"), Standing::Lost);
+    assert_eq!(at_rest(&turn), Standing::Lost);
     let (turn, finished) = turn.finished();
     assert_eq!((&finished.ending, finished.stdout.as_str()), (&Ending::Lost, "said\n"));
     assert!(pids.iter().all(|pid| !is_alive(pid)), "processes outlived their turn");
     // The verdict stands: later questions get the same answer.
-    assert_eq!(harness::standing(&turn.dir()).expect("standing"), Standing::Done(finished.clone()));
+    assert_eq!(at_rest(&turn), Standing::Done(finished.clone()));
     assert_eq!(harness::wait(&turn.dir()).expect("waited"), finished);
 }
 
@@ -312,13 +325,7 @@ fn a_lost_turn_that_a_person_had_cancelled_stays_cancelled() {
 fn a_damaged_result_is_a_lost_turn() {
     let (turn, _) = Turn::of("echo x").finished();
     fs::write(turn.dir().join("result.json"), "{\"ending\":").expect("damaged");
-    // A process that another test is just starting shares our open files, and so the lock, until it becomes itself.
-    let standing = || harness::standing(&turn.dir()).expect("standing");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while standing() == Standing::Running && std::time::Instant::now() < deadline {
-        std::thread::yield_now();
-    }
-    assert_eq!(standing(), Standing::Lost);
+    assert_eq!(at_rest(&turn), Standing::Lost);
     assert_eq!(harness::wait(&turn.dir()).expect("waited").ending, Ending::Lost);
     assert!(!late_shim(&turn));
 }
@@ -327,7 +334,7 @@ fn a_damaged_result_is_a_lost_turn() {
 fn a_shim_that_comes_late_runs_nothing() {
     let turn = Turn::of("echo ran > ran");
     harness::prepare(&turn.dir(), &turn.invocation, &turn.limits).expect("prepared");
-    assert_eq!(harness::standing(&turn.dir()).expect("standing"), Standing::Lost);
+    assert_eq!(at_rest(&turn), Standing::Lost);
     assert!(is_not_begun(&harness::wait(&turn.dir()).expect("waited")));
     assert!(!late_shim(&turn), "a late shim took the turn");
     assert!(!turn.work("ran").exists());
