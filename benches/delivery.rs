@@ -1,7 +1,9 @@
-//! What one delivery costs before and after the disk: proving, taking, reading, routing, at four sizes of body.
+//! What one delivery costs before and after the disk: proving, taking (with reading), reading again, routing, at four
+//! sizes of body.
 //!
 //! `cargo bench --bench delivery`
 
+use bytes::Bytes;
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};
 use the_loop::domain::{Event, Link, Node, RepoName, Repository, Secret, Session, SessionKey, SessionStatus, WorkItem};
@@ -17,7 +19,7 @@ fn main() {
 }
 
 /// A comment whose body is filled up to `kb` with what GitHub also fills bodies with: many small objects.
-fn body(kb: usize) -> Vec<u8> {
+fn body(kb: usize) -> Bytes {
     let user = json!({"login": "octocat", "id": 583_231, "type": "User", "html_url": "https://github.com/octocat"});
     let mut payload = json!({
         "action": "created",
@@ -29,7 +31,7 @@ fn body(kb: usize) -> Vec<u8> {
     let piece = json!({"id": 12_345, "name": "a label or a file of a commit", "url": "https://github.com/octo-org/demo/x", "on": true});
     let missing = (kb * 1000).saturating_sub(payload.to_string().len()) / (piece.to_string().len() + 1);
     payload["filler"] = Value::Array(vec![piece; missing]);
-    payload.to_string().into_bytes()
+    payload.to_string().into()
 }
 
 fn secret() -> Secret {
@@ -61,7 +63,7 @@ fn delivery(kb: usize) -> the_loop::domain::Delivery {
     let signature = signing::sign_github(&secrets[0], &body);
     let headers = GithubHeaders { event: "issue_comment".into(), delivery: "d".into(), encoding: Encoding::Json };
     let verified = signing::verify_github(&secrets, Some(&signature), false, &body).expect("verified");
-    payload::from_github(&headers, &verified, jiff::Timestamp::UNIX_EPOCH).expect("a delivery")
+    payload::from_github(&headers, &verified, jiff::Timestamp::UNIX_EPOCH).expect("a delivery").delivery
 }
 
 #[divan::bench(args = KB)]

@@ -4,7 +4,7 @@
 //!
 //! | floor | modules |
 //! | --- | --- |
-//! | 0 | [`domain`]: the nouns and their legal states; [`crash_point`]: where tests make the server die |
+//! | 0 | [`domain`]: the nouns and their legal states; [`room`]: memory for bodies; [`crash_point`]: where tests make the server die |
 //! | 1 | [`signing`]: who sent these bytes |
 //! | 2 | [`payload`]: bytes to events; [`catalogue`]: events to what others may watch; [`routing`]: events to decisions and prompts; [`retry`]: when to try again |
 //! | 3 | [`store`]: SQLite; [`registry`]: sessions as files |
@@ -28,6 +28,7 @@ pub mod harness;
 pub mod payload;
 pub mod registry;
 pub mod retry;
+pub mod room;
 pub mod routing;
 pub mod signing;
 pub mod store;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const FLOORS: &[&[&str]] = &[
-    &["domain", "crash_point"],
+    &["domain", "room", "crash_point"],
     &["signing"],
     &["catalogue", "payload", "routing", "retry"],
     &["store", "registry"],
@@ -26,6 +26,7 @@ const BANS: &[(&str, &[&str])] =
 const QUARANTINE: &[(&str, &[&str])] = &[
     ("rusqlite", &["store"]),
     ("zstd", &["store"]),
+    ("memmap2", &["room"]),
     ("axum", &["edges"]),
     ("hyper", &["edges"]),
     ("hyper_util", &["edges"]),

@@ -50,7 +50,7 @@ fn event(file: &str) -> Event {
         source: Source::GithubWebhook,
         id: "72d3162e-cc78-11e3-81ab-4c9367dc0958".into(),
         event: file.split('.').next().expect("name").into(),
-        body: std::fs::read(path).expect("fixture"),
+        body: std::fs::read(path).expect("fixture").into(),
         received_at: "2026-11-30T10:00:01Z".parse().expect("time"),
     };
     payload::read(&delivery).expect("an event")

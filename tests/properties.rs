@@ -78,7 +78,7 @@ fn delivery(event: &str, body: &Value) -> Delivery {
         source: Source::GithubWebhook,
         id: "d-1".into(),
         event: event.into(),
-        body: serde_json::to_vec(body).expect("JSON"),
+        body: serde_json::to_vec(body).expect("JSON").into(),
         received_at: "2026-11-30T10:00:01Z".parse().expect("time"),
     }
 }

@@ -190,7 +190,7 @@ impl World {
             source: Source::GithubWebhook,
             id: format!("d-{}", self.clock),
             event: "x".into(),
-            body: b"{}".to_vec(),
+            body: "{}".into(),
             received_at: now,
         };
         let Receipt::Accepted(seq) = self.db.accept(&Accepting::new(delivery).expect("compressed")).expect("accepted")

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +58,7 @@ pub struct Delivery {
     /// The event's name as the source gave it (`X-GitHub-Event`). Not signed by GitHub: the body must fit it.
     pub event: String,
     /// The body as JSON text, exactly as it was received (after form decoding).
-    pub body: Vec<u8>,
+    pub body: Bytes,
     /// When it reached us.
     pub received_at: Timestamp,
 }

@@ -11,7 +11,7 @@ use crate::domain::{Decision, Delivery, DeliverySeq, Event, Outcome, Session, Se
 use crate::payload;
 use crate::registry::Registry;
 use crate::routing::{self, Rules};
-use crate::store::{Db, LinksInStore};
+use crate::store::{Accepting, Db, LinksInStore};
 
 use super::{Error, Sessions, watching};
 
@@ -33,7 +33,7 @@ impl Decider {
         Self { sessions, rules, numbers }
     }
 
-    /// Decides what was read of a delivery that arrived at `arrived`.
+    /// Decides what was read of a delivery that arrived at `arrived` and waits in the journal.
     pub(super) fn decide(
         &self,
         db: &Db,
@@ -41,9 +41,29 @@ impl Decider {
         read: &Result<Event, String>,
         arrived: Instant,
     ) -> Result<Outcome, crate::store::Error> {
-        match read {
-            Ok(event) => self.decide_event(db, seq, event, arrived),
-            Err(reason) => db.record_unreadable(seq, reason).map(|()| Outcome::Filtered),
+        match self.judge(db, read, arrived)? {
+            Ok((event, decision)) => {
+                db.record_decision(seq, event, &decision, Timestamp::now())?;
+                Ok(told(seq, event, &decision))
+            }
+            Err(reason) => db.record_unreadable(seq, &reason).map(|()| Outcome::Filtered),
+        }
+    }
+
+    /// The same for a new delivery, which is taken into the journal with its decision.
+    pub(super) fn decide_new(
+        &self,
+        db: &Db,
+        accepting: &Accepting,
+        read: &Result<Event, String>,
+        arrived: Instant,
+    ) -> Result<(DeliverySeq, Outcome), crate::store::Error> {
+        match self.judge(db, read, arrived)? {
+            Ok((event, decision)) => {
+                let seq = db.accept_decided(accepting, event, &decision, Timestamp::now())?;
+                Ok((seq, told(seq, event, &decision)))
+            }
+            Err(reason) => Ok((db.accept_unreadable(accepting, &reason)?, Outcome::Filtered)),
         }
     }
 
@@ -60,13 +80,17 @@ impl Decider {
         watching::decide(db, &self.sessions, seq, event, data)
     }
 
-    fn decide_event(
+    /// What is to become of an event, with the files of sessions that it ends written; or why there is no telling.
+    fn judge<'e>(
         &self,
         db: &Db,
-        seq: DeliverySeq,
-        event: &Event,
+        read: &'e Result<Event, String>,
         arrived: Instant,
-    ) -> Result<Outcome, crate::store::Error> {
+    ) -> Result<Result<(&'e Event, Decision), String>, crate::store::Error> {
+        let event = match read {
+            Ok(event) => event,
+            Err(reason) => return Ok(Err(reason.clone())),
+        };
         let decision = {
             let links = LinksInStore::new(db);
             // What was registered before the delivery came is seen.
@@ -75,13 +99,10 @@ impl Decider {
             // As in reading: a defect that one delivery brings to light must not stop all others.
             let decision = std::panic::catch_unwind(std::panic::AssertUnwindSafe(routed));
             links.finish()?;
-            match decision {
-                Ok(decision) => decision,
-                Err(_) => {
-                    let why = "cannot be decided: deciding it panicked; please report this delivery";
-                    return db.record_unreadable(seq, why).map(|()| Outcome::Filtered);
-                }
-            }
+            decision
+        };
+        let Ok(decision) = decision else {
+            return Ok(Err("cannot be decided: deciding it panicked; please report this delivery".into()));
         };
         // Session files first: closing is idempotent, so a crash before the commit only decides again.
         for key in &decision.closes {
@@ -89,9 +110,7 @@ impl Decider {
         }
         self.note_repository(event, &decision);
         crash_point::reached("after-session-file");
-        db.record_decision(seq, event, &decision, Timestamp::now())?;
-        tracing::info!(seq = seq.0, event = %event.title(), outcome = %decision.outcome, reason = ?decision.reason, "decided");
-        Ok(decision.outcome)
+        Ok(Ok((event, decision)))
     }
 
     fn close(&self, db: &Db, key: &SessionKey, event: &Event) -> Result<(), crate::store::Error> {
@@ -145,6 +164,11 @@ fn note_numbers(registry: &Registry, numbers: &mpsc::Receiver<(WorkItem, u64)>) 
     }
 }
 
+fn told(seq: DeliverySeq, event: &Event, decision: &Decision) -> Outcome {
+    tracing::info!(seq = seq.0, event = %event.title(), outcome = %decision.outcome, reason = ?decision.reason, "decided");
+    decision.outcome
+}
+
 fn unreadable(error: Error) -> crate::store::Error {
     match error {
         Error::Store(error) => error,
@@ -152,12 +176,12 @@ fn unreadable(error: Error) -> crate::store::Error {
     }
 }
 
-/// Reads a delivery. One that cannot be read is kept with the reason; a panic in reading is a defect, but not a reason
-/// to stop deciding all others.
+/// Reads a delivery. One that cannot be read is kept with the reason.
 pub(super) fn read(delivery: &Delivery) -> Result<Event, String> {
-    match std::panic::catch_unwind(|| payload::read(delivery)) {
-        Ok(Ok(event)) => Ok(event),
-        Ok(Err(error)) => Err(format!("cannot be read: {error}")),
-        Err(_) => Err("cannot be read: reading it panicked; please report this delivery".into()),
-    }
+    payload::read(delivery).map_err(|error| unread(&error))
+}
+
+/// Why a delivery was not read, as its reason.
+pub(super) fn unread(error: &payload::Error) -> String {
+    format!("cannot be read: {error}")
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{Notify, broadcast};
 
@@ -151,7 +152,7 @@ impl Feed {
     }
 
     /// One event with its delivery's whole body, if it is there and may be seen.
-    pub async fn record(&self, event_id: String, access: Access) -> Result<Option<(Placed, Option<Vec<u8>>)>, Error> {
+    pub async fn record(&self, event_id: String, access: Access) -> Result<Option<(Placed, Option<Bytes>)>, Error> {
         let read = self.store.read(move |db| {
             let Some((placed, seq)) = db.occurrence(&event_id)? else { return Ok(None) };
             if !access.sees(&placed.occurrence) {

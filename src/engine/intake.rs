@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::domain::{Delivery, DeliverySeq, Event, Outcome, Receipt};
+use crate::domain::{Event, Outcome, Receipt};
+use crate::payload::Received;
 use crate::store::{self, Accepting, Db, Refused, Store};
 
 use super::decider::{self, Decider};
@@ -34,27 +35,17 @@ impl Intake {
     }
 
     /// Takes one delivery in. When this returns, its fate is on disk and the sender may be told.
-    pub async fn accept(&self, delivery: Delivery) -> Result<Receipt, Error> {
+    pub async fn accept(&self, received: Received) -> Result<Receipt, Error> {
         let arrived = Instant::now();
-        // A large one takes longer to read than a sender should wait; the router does it.
-        let read = (delivery.body.len() <= LARGE).then(|| decider::read(&delivery));
+        let Received { delivery, event } = received;
+        let read = event.map_err(|error| decider::unread(&error));
         let accepting = if delivery.body.len() > LARGE {
             tokio::task::spawn_blocking(|| Accepting::new(delivery)).await.map_err(|_| Error::Panicked)??
         } else {
             Accepting::new(delivery)?
         };
         let decider = self.decider.clone();
-        let (receipt, decided) = self
-            .store
-            .write(move |db| {
-                let receipt = db.accept(&accepting)?;
-                let decided = match (receipt, read) {
-                    (Receipt::Accepted(seq), Some(read)) => decide_at_once(db, &decider, seq, &read, arrived),
-                    _ => None,
-                };
-                Ok((receipt, decided))
-            })
-            .await?;
+        let (receipt, decided) = self.store.write(move |db| take_in(db, &decider, &accepting, &read, arrived)).await?;
         crash_point::reached("after-accept-commit");
         if decided.is_some() {
             self.bells.published();
@@ -91,22 +82,26 @@ impl Intake {
     }
 }
 
-/// Decides a delivery in the commit that takes it in, which spares it a second one; `None` leaves it to the router.
-/// Whatever is wrong with deciding costs the delivery nothing: it is kept all the same.
-fn decide_at_once(
+/// Takes a delivery in. A new one is decided in the same commit, unless something older waits for its decision: decisions
+/// follow the order of the journal. Whatever is wrong with deciding costs the delivery nothing: it is kept all the same,
+/// for the router.
+fn take_in(
     db: &Db,
     decider: &Decider,
-    seq: DeliverySeq,
+    accepting: &Accepting,
     read: &Result<Event, String>,
     arrived: Instant,
-) -> Option<Outcome> {
-    let decided = db.apart(|db| match db.is_oldest_undecided(seq)? {
-        true => decider.decide(db, seq, read, arrived).map(Some),
-        // Decisions follow the order of the journal, and something older waits.
-        false => Ok(None),
-    });
-    decided.unwrap_or_else(|error| {
-        tracing::error!(seq = seq.0, error = %crate::domain::chain(&error), "could not decide a delivery at once");
-        None
-    })
+) -> Result<(Receipt, Option<Outcome>), store::Error> {
+    if let Some(receipt) = db.known(accepting)? {
+        return Ok((receipt, None));
+    }
+    if !db.has_undecided()? {
+        match db.apart(|db| decider.decide_new(db, accepting, read, arrived)) {
+            Ok((seq, outcome)) => return Ok((Receipt::Accepted(seq), Some(outcome))),
+            Err(error) => {
+                tracing::error!(delivery = accepting.id(), error = %crate::domain::chain(&error), "could not decide a delivery at once");
+            }
+        }
+    }
+    Ok((db.accept(accepting)?, None))
 }

@@ -1,9 +1,11 @@
 //! A GitHub request to a [`Delivery`].
 
+use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{Error, json};
-use crate::domain::{Delivery, Source};
+use super::tree::Extent;
+use super::{Error, event, json};
+use crate::domain::{Delivery, Event, Source};
 use crate::signing::Verified;
 
 /// How the body holds the JSON: the webhook's "Content type" setting.
@@ -52,26 +54,37 @@ impl GithubHeaders {
     }
 }
 
-/// Makes a delivery of a request whose body is proven to be GitHub's.
-pub fn from_github(headers: &GithubHeaders, body: &Verified<'_>, received_at: Timestamp) -> Result<Delivery, Error> {
+/// A delivery and what it says, from one pass over its bytes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Received {
+    /// What was handed to us.
+    pub delivery: Delivery,
+    /// What [`read`](super::read) makes of it.
+    pub event: Result<Event, Error>,
+}
+
+/// Makes a delivery of a request whose body is proven to be GitHub's. What is no JSON object is refused; a body that
+/// does not fit its name is kept, with the reason in its event's place.
+pub fn from_github(headers: &GithubHeaders, body: &Verified<'_>, received_at: Timestamp) -> Result<Received, Error> {
     let json = match headers.encoding {
-        Encoding::Json => body.bytes().to_vec(),
+        Encoding::Json => body.bytes().clone(),
         Encoding::Form => form_payload(body.bytes())?,
     };
-    json::check_object(&json)?;
-    Ok(Delivery {
+    let delivery = Delivery {
         source: Source::GithubWebhook,
         id: headers.delivery.clone(),
         event: headers.event.clone(),
         body: json,
         received_at,
-    })
+    };
+    let event = json::with_object(&delivery.body, Extent::Lean, |root| event::read_root(&delivery, root))?;
+    Ok(Received { delivery, event })
 }
 
-fn form_payload(body: &[u8]) -> Result<Vec<u8>, Error> {
+fn form_payload(body: &[u8]) -> Result<Bytes, Error> {
     let mut found: Vec<_> = form_urlencoded::parse(body).filter(|(name, _)| name == "payload").collect();
     match found.pop() {
-        Some((_, json)) if found.is_empty() => Ok(json.into_owned().into_bytes()),
+        Some((_, json)) if found.is_empty() => Ok(json.into_owned().into()),
         last => Err(Error::Form(found.len() + usize::from(last.is_some()))),
     }
 }

@@ -46,6 +46,9 @@ pub enum Error {
         /// What does not fit.
         why: String,
     },
+    /// A defect of ours.
+    #[error("reading it panicked; please report this delivery")]
+    Panicked,
 }
 
 impl Error {

@@ -3,22 +3,29 @@
 use super::facts::Facts;
 use super::field::Field;
 use super::reading::{Payload, Reading};
+use super::tree::Extent;
 use super::{Error, GAP, fit, gap, items, json, pulls, refs, verdicts, watched};
 use crate::domain::{Delivery, Event, Nature, Source};
 
-/// Reads what a delivery says. The same delivery always gives the same event.
+/// Reads what a delivery says. The same delivery always gives the same event, and none makes this panic.
 ///
 /// An event that we do not map is no error: it is kept, and its nature says so. The event of a watch comes without
 /// subjects: only the watch knows whom it concerns.
 pub fn read(delivery: &Delivery) -> Result<Event, Error> {
-    let body = match delivery.source {
-        Source::Mcp(_) => json::parse(&delivery.body)?,
-        Source::GithubWebhook | Source::GithubPoll => json::parse_lean(&delivery.body)?,
+    let extent = match delivery.source {
+        Source::Mcp(_) => Extent::Whole,
+        Source::GithubWebhook | Source::GithubPoll => Extent::Lean,
     };
-    let root = Field::root(&body);
-    if !root.is_object() {
-        return Err(Error::NotAnObject);
-    }
+    json::with_object(&delivery.body, extent, |root| read_root(delivery, root))?
+}
+
+/// Reads a delivery whose body has been parsed. A panic in reading is a defect, but not a reason to stop reading all others.
+pub(super) fn read_root(delivery: &Delivery, root: Field<'_>) -> Result<Event, Error> {
+    let read = || read_event(delivery, root);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).unwrap_or(Err(Error::Panicked))
+}
+
+fn read_event(delivery: &Delivery, root: Field<'_>) -> Result<Event, Error> {
     let (payload, reading) = match delivery.source {
         Source::Mcp(_) => (Payload::nowhere(root), watched::occurrence(delivery, root)),
         // Only our own polling makes one: a webhook's name has no dot.

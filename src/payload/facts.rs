@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::field::Field;
+use super::tree::Tree;
 use crate::domain::Fact;
 
 /// How many elements of a list are kept.
@@ -16,8 +17,8 @@ impl Facts {
     /// Adds text, a number or a truth value.
     pub(super) fn add(&mut self, name: &str, field: Field<'_>) {
         match field.value() {
-            Some(Value::String(text)) if text.is_empty() => {}
-            Some(value @ (Value::String(_) | Value::Number(_) | Value::Bool(_))) => self.put(name, value.clone()),
+            Some(Tree::Text(text)) if text.is_empty() => {}
+            Some(value @ (Tree::Text(_) | Tree::Number(_) | Tree::Bool(_))) => self.put(name, value.to_value()),
             _ => {}
         }
     }

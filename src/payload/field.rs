@@ -1,17 +1,16 @@
 //! A place in a payload that may not be there.
 
-use jiff::Timestamp;
-use serde_json::Value;
-
+use super::tree::Tree;
 use crate::domain::{Author, Person};
+use jiff::Timestamp;
 
 /// A place in a payload. Every step into it may find nothing, or something else than is documented.
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a>(Option<&'a Value>);
+pub(super) struct Field<'a>(Option<&'a Tree<'a>>);
 
 impl<'a> Field<'a> {
     /// The whole payload.
-    pub(super) fn root(value: &'a Value) -> Self {
+    pub(super) fn root(value: &'a Tree<'a>) -> Self {
         Self(Some(value))
     }
 
@@ -21,40 +20,59 @@ impl<'a> Field<'a> {
     }
 
     /// The value, unless it is null.
-    pub(super) fn value(self) -> Option<&'a Value> {
-        self.0.filter(|value| !value.is_null())
+    pub(super) fn value(self) -> Option<&'a Tree<'a>> {
+        self.0.filter(|value| **value != Tree::Null)
     }
 
     /// Text that is not empty.
     pub(super) fn text(self) -> Option<&'a str> {
-        self.0.and_then(Value::as_str).filter(|text| !text.is_empty())
+        match self.0? {
+            Tree::Text(text) if !text.is_empty() => Some(text),
+            _ => None,
+        }
     }
 
     /// A number such as an id.
     pub(super) fn number(self) -> Option<u64> {
-        self.0.and_then(Value::as_u64)
+        match self.0? {
+            Tree::Number(number) => number.as_u64(),
+            _ => None,
+        }
     }
 
     /// Whether it is `true`.
     pub(super) fn is_true(self) -> bool {
-        self.0.and_then(Value::as_bool).unwrap_or(false)
+        matches!(self.0, Some(Tree::Bool(true)))
     }
 
     /// Whether an object stands here.
     pub(super) fn is_object(self) -> bool {
-        self.0.is_some_and(Value::is_object)
+        matches!(self.0, Some(Tree::Object(_)))
     }
 
-    /// The elements of a list.
+    /// The elements of a list. Those that were not kept are nothing.
     pub(super) fn list(self) -> impl Iterator<Item = Field<'a>> {
-        self.0.and_then(Value::as_array).into_iter().flatten().map(|value| Field(Some(value)))
+        let (kept, more): (&[Tree<'_>], usize) = match self.0 {
+            Some(Tree::List(items, more)) => (items, *more),
+            _ => (&[], 0),
+        };
+        kept.iter().map(|value| Field(Some(value))).chain(std::iter::repeat_n(Field(None), more))
+    }
+
+    /// An object's fields in their order.
+    pub(super) fn fields(self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
+        let fields: &[_] = match self.0 {
+            Some(Tree::Object(fields)) => fields,
+            _ => &[],
+        };
+        fields.iter().map(|(name, value)| (name.as_ref(), Field(Some(value))))
     }
 
     /// A time, as text or (in `push`) as seconds.
     pub(super) fn time(self) -> Option<Timestamp> {
         match self.0? {
-            Value::String(text) => text.parse().ok(),
-            Value::Number(seconds) => Timestamp::from_second(seconds.as_i64()?).ok(),
+            Tree::Text(text) => text.parse().ok(),
+            Tree::Number(seconds) => Timestamp::from_second(seconds.as_i64()?).ok(),
             _ => None,
         }
     }
@@ -80,9 +98,9 @@ impl<'a> Field<'a> {
     /// The value as a part of a key: text, a number or a truth value.
     pub(super) fn part(self) -> Option<String> {
         match self.0? {
-            Value::String(text) if !text.is_empty() => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            Value::Bool(flag) => Some(flag.to_string()),
+            Tree::Text(text) if !text.is_empty() => Some(text.clone().into_owned()),
+            Tree::Number(number) => Some(number.to_string()),
+            Tree::Bool(flag) => Some(flag.to_string()),
             _ => None,
         }
     }

@@ -1,42 +1,33 @@
-//! JSON text: checked without a tree, and read with one where it must be.
-
-use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::Value;
+//! JSON text, read once: what can be read is taken, and what is taken can be read.
 
 use super::Error;
-use super::lean::Lean;
+use super::field::Field;
+use super::tree::{Extent, Tree};
 
 /// The deepest nesting that is taken: what serde_json follows before it gives up.
 const MAX_DEPTH: usize = 127;
 
-/// Checks that `json` is one complete JSON object without building a tree: 25 MB of it would take many times that.
-pub(super) fn check_object(json: &[u8]) -> Result<(), Error> {
-    // Ignored strings are not checked for their encoding, so that is done first.
+/// Reads one complete JSON object and shows it to `then`. Half a surrogate pair, which JSON allows and Unicode does
+/// not, becomes U+FFFD.
+pub(super) fn with_object<T>(json: &[u8], extent: Extent, then: impl FnOnce(Field<'_>) -> T) -> Result<T, Error> {
     let text = std::str::from_utf8(json).map_err(|e| Error::NotJson(format!("it is not UTF-8 ({e})")))?;
-    let _: IgnoredAny = serde_json::from_str(text).map_err(|e| Error::NotJson(e.to_string()))?;
-    if !text.trim_start().starts_with('{') {
-        return Err(Error::NotAnObject);
-    }
-    if depth(json) > MAX_DEPTH { Err(Error::TooDeep(MAX_DEPTH)) } else { Ok(()) }
-}
-
-/// Reads GitHub's `json` into a tree, without the fields that nobody uses.
-pub(super) fn parse_lean(json: &[u8]) -> Result<Value, Error> {
-    parse::<Lean>(json).map(|Lean(value)| value)
-}
-
-/// Reads `json` into a tree. Half a surrogate pair, which JSON allows and Unicode does not, becomes U+FFFD.
-pub(super) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
-    match serde_json::from_slice(json) {
-        Ok(value) => Ok(value),
-        Err(error) => match without_lone_surrogates(json) {
-            Some(mended) => serde_json::from_slice(&mended).map_err(|e| Error::NotJson(e.to_string())),
+    match Tree::read(text, extent) {
+        Ok(tree @ Tree::Object(_)) => Ok(then(Field::root(&tree))),
+        Ok(_) => Err(Error::NotAnObject),
+        Err(error) => match without_lone_surrogates(text) {
+            Some(mended) => with_object(mended.as_bytes(), extent, then),
+            None if depth(json) > MAX_DEPTH => Err(Error::TooDeep(MAX_DEPTH)),
             None => Err(Error::NotJson(error.to_string())),
         },
     }
 }
 
-/// How deep valid JSON nests.
+/// Checks that `json` is one complete JSON object that can be read.
+pub(super) fn check_object(json: &[u8], extent: Extent) -> Result<(), Error> {
+    with_object(json, extent, |_| ())
+}
+
+/// How deep JSON nests.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in json {
@@ -56,7 +47,8 @@ fn depth(json: &[u8]) -> usize {
 }
 
 /// `json` with every escape that is half a surrogate pair replaced, or `None` where there is none.
-fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
+fn without_lone_surrogates(text: &str) -> Option<String> {
+    let json = text.as_bytes();
     let mut mended = json.to_vec();
     let (mut at, mut changed) = (0, false);
     while let Some(found) = json.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
@@ -74,7 +66,8 @@ fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
             (None, _) => at += 2,
         }
     }
-    changed.then_some(mended)
+    // ASCII took the place of ASCII.
+    changed.then(|| String::from_utf8(mended).ok()).flatten()
 }
 
 /// The UTF-16 unit that a `\uXXXX` at `at` stands for.
@@ -90,9 +83,14 @@ fn unit(json: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
+    fn check(json: &[u8]) -> Result<(), Error> {
+        check_object(json, Extent::Lean)
+    }
+
     #[test]
     fn half_a_surrogate_pair_becomes_the_replacement_character() {
-        let read = |text: &str| parse(text.as_bytes()).map(|value: Value| value["a"].as_str().map(String::from));
+        let read =
+            |text: &str| with_object(text.as_bytes(), Extent::Lean, |root| root.at("a").text().map(String::from));
         for (text, wanted) in [
             (r#"{"a":"\ud83d"}"#, "\u{fffd}"),
             (r#"{"a":"\ude00x"}"#, "\u{fffd}x"),
@@ -102,7 +100,7 @@ mod tests {
             (r#"{"a":"\ud83d\n"}"#, "\u{fffd}\n"),
             (r#"{"a":"😀"}"#, "😀"),
         ] {
-            check_object(text.as_bytes()).expect(text);
+            check(text.as_bytes()).expect(text);
             assert_eq!(read(text), Ok(Some(wanted.into())), "{text}");
         }
         for text in [r#"{"a":"\ud83"}"#, r#"{"a":"\ud83d"#, r#"{"a":"\x"}"#, "{\"a\":\"\\"] {
@@ -113,23 +111,22 @@ mod tests {
     #[test]
     fn only_one_complete_object_is_taken() {
         for text in ["{}", " {\"a\":[1,2]}\n", r#"{"a":"\"}{"}"#, r#"{"a":1,"a":2}"#] {
-            assert_eq!(check_object(text.as_bytes()), Ok(()), "{text}");
+            assert_eq!(check(text.as_bytes()), Ok(()), "{text}");
         }
         for text in ["", "{", "{}{}", "{\"a\":}", "nul", "{'a':1}", "\u{feff}{}"] {
-            assert!(matches!(check_object(text.as_bytes()), Err(Error::NotJson(_))), "{text}");
+            assert!(matches!(check(text.as_bytes()), Err(Error::NotJson(_))), "{text}");
         }
         for text in ["[]", "1", "\"x\"", "null"] {
-            assert_eq!(check_object(text.as_bytes()), Err(Error::NotAnObject), "{text}");
+            assert_eq!(check(text.as_bytes()), Err(Error::NotAnObject), "{text}");
         }
-        assert!(matches!(check_object(b"{\"a\":\"\xff\"}"), Err(Error::NotJson(_))));
+        assert!(matches!(check(b"{\"a\":\"\xff\"}"), Err(Error::NotJson(_))));
     }
 
     #[test]
     fn whatever_is_taken_can_be_read() {
         let nested = |levels: usize| format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
-        assert_eq!(check_object(nested(MAX_DEPTH).as_bytes()), Ok(()));
-        assert!(parse::<Value>(nested(MAX_DEPTH).as_bytes()).is_ok());
-        assert_eq!(check_object(nested(MAX_DEPTH + 1).as_bytes()), Err(Error::TooDeep(MAX_DEPTH)));
-        assert!(check_object(br#"{"a":"[[[[\"[[["}"#).is_ok());
+        assert_eq!(check(nested(MAX_DEPTH).as_bytes()), Ok(()));
+        assert_eq!(check(nested(MAX_DEPTH + 1).as_bytes()), Err(Error::TooDeep(MAX_DEPTH)));
+        assert!(check(br#"{"a":"[[[[\"[[["}"#).is_ok());
     }
 }

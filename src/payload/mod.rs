@@ -1,7 +1,7 @@
 //! Floor 2: proven bytes to a delivery, a delivery to an event.
 //!
-//! [`from_github`] proves no more than that the bytes are a JSON object and keeps them; [`read`] says what they mean.
-//! Both are pure, so that `explain`, a replay and a dry run read a delivery as the router did.
+//! [`from_github`] takes proven bytes that are a JSON object, and reads them in the same pass; [`read`] reads what was
+//! kept. Both are pure, so that `explain`, a replay and a dry run read a delivery as the router did.
 
 mod closing;
 mod delivery;
@@ -13,7 +13,6 @@ mod fit;
 mod gap;
 mod items;
 mod json;
-mod lean;
 mod occurrence;
 mod polled;
 mod pulls;
@@ -21,10 +20,11 @@ mod reading;
 mod refs;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod verdicts;
 mod watched;
 
-pub use delivery::{Encoding, GithubHeaders, from_github};
+pub use delivery::{Encoding, GithubHeaders, Received, from_github};
 pub use error::Error;
 pub use event::read;
 pub use occurrence::{WATCH_ENDED, WATCH_GAP, from_end, from_gap, from_occurrence, occurrence_data};

@@ -1,9 +1,11 @@
 //! What another MCP server told us, or what we tell of it, to a [`Delivery`].
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::tree::Extent;
 use super::{Error, json as text};
 use crate::domain::{Delivery, Source, Watch};
 
@@ -80,8 +82,8 @@ fn hashed(what: &str, server: &str, text: &str) -> String {
 }
 
 fn delivery(server: &str, id: String, event: &str, body: Value, received_at: Timestamp) -> Result<Delivery, Error> {
-    let body = body.to_string().into_bytes();
-    text::check_object(&body)?;
+    let body = Bytes::from(body.to_string());
+    text::check_object(&body, Extent::Whole)?;
     Ok(Delivery { source: Source::Mcp(server.to_owned()), id, event: event.to_owned(), body, received_at })
 }
 

@@ -3,11 +3,13 @@
 //! The body has the webhook's shape, so that one reader serves both and the same happening has one fingerprint. The
 //! delivery's id follows from what happened: a happening that is seen twice is received once.
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::field::Field;
 use super::reading::repository;
+use super::tree::{Extent, Tree};
 use super::{Error, json as text};
 use crate::domain::{Delivery, Source, WorkItem};
 
@@ -141,7 +143,8 @@ pub fn from_github_poll(home: &Value, polled: &Polled<'_>, received_at: Timestam
     if let Some(body) = body.as_object_mut() {
         body.insert("repository".into(), home.clone());
     }
-    let host = repository(Field::root(home)).map_or_else(|| "unknown".into(), |home| home.name.host().to_owned());
+    let host =
+        repository(Field::root(&Tree::of(home))).map_or_else(|| "unknown".into(), |home| home.name.host().to_owned());
     let mut id = format!("poll:{}:{}", host.replace(':', "_"), part(home, "id"));
     for part in parts {
         id.push(':');
@@ -162,8 +165,8 @@ pub fn from_github_list(guid: &str, event: &str, payload: &Value, received_at: T
 }
 
 fn delivery(source: Source, id: String, event: &str, body: &Value, received_at: Timestamp) -> Result<Delivery, Error> {
-    let body = body.to_string().into_bytes();
-    text::check_object(&body)?;
+    let body = Bytes::from(body.to_string());
+    text::check_object(&body, Extent::Lean)?;
     Ok(Delivery { source, id, event: event.into(), body, received_at })
 }
 
@@ -205,7 +208,7 @@ fn state_parts(kind: &str, action: &str, item: &Value) -> Vec<String> {
 
 /// A part of an id; what is missing is a dash.
 fn part(of: &Value, name: &str) -> String {
-    Field::root(of).at(name).part().unwrap_or_else(|| "-".into())
+    Field::root(&Tree::of(of)).at(name).part().unwrap_or_else(|| "-".into())
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Events of other MCP servers, as a watch brings them: `{eventId, name, timestamp, data}`.
 
-use serde_json::Value;
-
 use super::field::Field;
 use super::reading::Reading;
 use crate::domain::{Delivery, Nature};
@@ -16,10 +14,8 @@ pub(super) fn occurrence(delivery: &Delivery, root: Field<'_>) -> Reading {
     reading.identity = root.at("eventId").part().map(|id| format!("{}/{id}", delivery.source.key()));
     reading.happened_at = root.at("timestamp").time();
     let data = if root.at("data").is_object() { root.at("data") } else { root };
-    for (name, value) in data.value().and_then(Value::as_object).into_iter().flatten().take(FIELDS) {
-        if !value.is_null() {
-            reading.facts.put(name, value.clone());
-        }
+    for (name, value) in data.fields().take(FIELDS).filter_map(|(name, field)| Some((name, field.value()?))) {
+        reading.facts.put(name, value.to_value());
     }
     reading
 }

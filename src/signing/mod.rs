@@ -3,19 +3,21 @@
 mod github;
 mod standard;
 
+use bytes::Bytes;
+
 pub use github::{Error, github_signature, sign_github, verify_github};
 pub use standard::{StandardError, StandardHeaders, StandardSecret, TOLERANCE, same, sign_standard, verify_standard};
 
 /// Bytes whose sender is proven, and by which secret.
 #[derive(Clone, Copy, Debug)]
 pub struct Verified<'a> {
-    bytes: &'a [u8],
+    bytes: &'a Bytes,
     secret: usize,
 }
 
 impl<'a> Verified<'a> {
     /// The proven bytes.
-    pub fn bytes(&self) -> &'a [u8] {
+    pub fn bytes(&self) -> &'a Bytes {
         self.bytes
     }
 

@@ -4,12 +4,68 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::db::{millis, moment};
-use super::{Db, Error};
+use super::{Accepting, Db, Error};
 use crate::catalogue;
 use crate::domain::{Decision, DeliverySeq, Event, LinkKind, Nature, NoticeState, Outcome, SessionKey};
 
+/// What a delivery's row holds of its decision.
+pub(super) struct Ruling {
+    pub(super) outcome: Outcome,
+    pub(super) reason: String,
+    pub(super) action: Option<String>,
+    pub(super) repository: Option<String>,
+    /// The decision, as JSON.
+    pub(super) decision: Option<String>,
+    /// The event, as JSON: only of what will be told, which is needed again soon. Everything else can be read anew.
+    pub(super) read: Option<String>,
+}
+
+impl Ruling {
+    /// Of what is to be decided later.
+    pub(super) fn pending() -> Self {
+        Self::without_decision(Outcome::Pending, "not yet decided")
+    }
+
+    fn without_decision(outcome: Outcome, reason: &str) -> Self {
+        Self { outcome, reason: reason.into(), action: None, repository: None, decision: None, read: None }
+    }
+
+    fn of(event: &Event, decision: &Decision) -> Result<Self, Error> {
+        let read = match decision.outcome {
+            Outcome::Queued => Some(serde_json::to_string(event).map_err(|error| Error::content("event", error))?),
+            _ => None,
+        };
+        Ok(Self {
+            outcome: decision.outcome,
+            reason: decision.reason.clone(),
+            action: event.action.clone(),
+            repository: event.repository.as_ref().map(|repository| repository.name.to_string()),
+            decision: Some(serde_json::to_string(decision).map_err(|error| Error::content("decision", error))?),
+            read,
+        })
+    }
+}
+
 impl Db {
-    /// Records what was decided about a delivery and puts its notices into their inboxes.
+    /// Takes a new delivery in together with its decision and all that follows from it.
+    pub fn accept_decided(
+        &self,
+        accepting: &Accepting,
+        event: &Event,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Result<DeliverySeq, Error> {
+        let seq = self.keep(accepting, &Ruling::of(event, decision)?)?;
+        self.follow(seq, (accepting.id(), accepting.received_at()), event, decision, now)?;
+        Ok(seq)
+    }
+
+    /// Takes a new delivery in that cannot be read, which ends its way.
+    pub fn accept_unreadable(&self, accepting: &Accepting, reason: &str) -> Result<DeliverySeq, Error> {
+        self.keep(accepting, &Ruling::without_decision(Outcome::Filtered, reason))
+    }
+
+    /// Records what was decided about a delivery that waited for it, and all that follows.
     pub fn record_decision(
         &self,
         seq: DeliverySeq,
@@ -17,54 +73,51 @@ impl Db {
         decision: &Decision,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let text = serde_json::to_string(decision).map_err(|error| Error::content("decision", error))?;
-        let queued = decision.outcome == Outcome::Queued;
-        // Only what will be told is needed again soon; everything else can be read anew from the body.
-        let read = if queued {
-            Some(serde_json::to_string(event).map_err(|error| Error::content("event", error))?)
-        } else {
-            None
-        };
+        let ruling = Ruling::of(event, decision)?;
         self.execute(
             "record a decision",
             "UPDATE deliveries SET outcome = ?2, reason = ?3, action = ?4, repository = ?5, decision = ?6, read = ?7
              WHERE seq = ?1",
             params![
                 seq.0,
-                decision.outcome.as_str(),
-                decision.reason,
-                event.action,
-                event.repository.as_ref().map(|r| r.name.to_string()),
-                text,
-                read
+                ruling.outcome.as_str(),
+                ruling.reason,
+                ruling.action,
+                ruling.repository,
+                ruling.decision,
+                ruling.read
             ],
         )?;
+        let receipt =
+            self.one("read a receipt", "SELECT id, received_at FROM deliveries WHERE seq = ?1", [seq.0], |row| {
+                Ok((row.get::<_, String>(0)?, moment(row.get(1)?)))
+            })?;
+        let Some((id, received_at)) = receipt else { return Err(Error::content("delivery", "it is not there")) };
+        self.follow(seq, (&id, received_at), event, decision, now)
+    }
+
+    /// What follows from a decision: links learned, the feed, notices in their inboxes.
+    fn follow(
+        &self,
+        seq: DeliverySeq,
+        (id, received_at): (&str, Timestamp),
+        event: &Event,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         self.learn_from(seq, event, now)?;
-        if let Some((delivery, received_at)) = self.receipt_of(seq)?
-            && let Some(occurrence) = catalogue::occurrence(event, &delivery, received_at)
-        {
+        if let Some(occurrence) = catalogue::occurrence(event, id, received_at) {
             self.publish(&occurrence, Some(seq), now)?;
         }
         for assignment in &decision.assignments {
             self.notify(seq, event, &assignment.session, &assignment.work_item.to_string(), &assignment.how, now)?;
         }
-        if queued { self.settle(seq) } else { Ok(()) }
-    }
-
-    fn receipt_of(&self, seq: DeliverySeq) -> Result<Option<(String, Timestamp)>, Error> {
-        self.one("read a receipt", "SELECT id, received_at FROM deliveries WHERE seq = ?1", [seq.0], |row| {
-            Ok((row.get(0)?, moment(row.get(1)?)))
-        })
+        if decision.outcome == Outcome::Queued { self.settle(seq) } else { Ok(()) }
     }
 
     /// Records that a delivery cannot be read, which ends its way.
     pub fn record_unreadable(&self, seq: DeliverySeq, reason: &str) -> Result<(), Error> {
-        self.execute(
-            "record a decision",
-            "UPDATE deliveries SET outcome = 'filtered', reason = ?2 WHERE seq = ?1",
-            params![seq.0, reason],
-        )
-        .map(|_| ())
+        self.pass_by(seq, reason)
     }
 
     fn learn_from(&self, seq: DeliverySeq, event: &Event, now: Timestamp) -> Result<(), Error> {

@@ -2,13 +2,16 @@
 
 use std::cell::RefCell;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use rusqlite::{Row, ToSql, params};
 use serde::Serialize;
 
 use super::db::{millis, moment};
+use super::decisions::Ruling;
 use super::{Db, Error};
 use crate::domain::{Decision, Delivery, DeliverySeq, NoticeState, Outcome, Receipt, Source, TurnId, WorkItem};
+use crate::room::Room;
 
 /// The quickest level: it takes GitHub's payloads to a tenth.
 const LEVEL: i32 = 1;
@@ -22,19 +25,20 @@ thread_local! {
 /// A delivery made ready for the journal: its body compressed, off the writer's thread.
 pub struct Accepting {
     delivery: Delivery,
-    compressed: Vec<u8>,
+    compressed: Bytes,
 }
 
 impl Accepting {
     /// Compresses the body. Takes about 1 ms per MB.
     pub fn new(delivery: Delivery) -> Result<Self, Error> {
+        let most = zstd::zstd_safe::compress_bound(delivery.body.len());
         let compressed = COMPRESSOR
             .with_borrow_mut(|compressor| match compressor {
-                Ok(compressor) => compressor.compress(&delivery.body),
-                Err(_) => zstd::bulk::compress(&delivery.body, LEVEL),
+                Ok(compressor) => Room::written(most, |room| compressor.compress_to_buffer(&delivery.body, room)),
+                Err(_) => Room::written(most, |room| zstd::bulk::compress_to_buffer(&delivery.body, room, LEVEL)),
             })
             .map_err(|error| Error::content("body", error))?;
-        Ok(Self { delivery, compressed })
+        Ok(Self { delivery, compressed: compressed.into_bytes() })
     }
 
     /// Who handed it over.
@@ -45,6 +49,10 @@ impl Accepting {
     /// The source's id for it.
     pub fn id(&self) -> &str {
         &self.delivery.id
+    }
+
+    pub(super) fn received_at(&self) -> Timestamp {
+        self.delivery.received_at
     }
 }
 
@@ -121,39 +129,59 @@ pub struct NoticeRow {
 const COLUMNS: &str = "seq, id, source, event, action, repository, received_at, outcome, reason, decision, body_size";
 
 impl Db {
-    /// Takes a delivery in, once. What this returns is on disk after the commit.
+    /// Takes a delivery in, once, to be decided later. What this returns is on disk after the commit.
     pub fn accept(&self, accepting: &Accepting) -> Result<Receipt, Error> {
-        let d = &accepting.delivery;
-        let added = self.execute(
-            "journal a delivery",
-            "INSERT INTO deliveries (source, id, event, received_at, body_size, outcome, reason)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'pending', 'not yet decided') ON CONFLICT DO NOTHING",
-            params![d.source.key(), d.id, d.event, millis(d.received_at), d.body.len() as i64],
-        )?;
-        if added == 1 {
-            let seq = DeliverySeq(self.connection.last_insert_rowid());
-            self.execute(
-                "keep a body",
-                "INSERT INTO bodies (seq, body) VALUES (?1, ?2)",
-                params![seq.0, accepting.compressed],
-            )?;
-            return Ok(Receipt::Accepted(seq));
+        match self.known(accepting)? {
+            Some(receipt) => Ok(receipt),
+            None => self.keep(accepting, &Ruling::pending()).map(Receipt::Accepted),
         }
+    }
+
+    /// What is to be said of a delivery that came before; `None` for a new one.
+    pub fn known(&self, accepting: &Accepting) -> Result<Option<Receipt>, Error> {
         let known = self.one(
             "look a delivery up",
             "SELECT seq, outcome FROM deliveries WHERE source = ?1 AND id = ?2",
-            params![d.source.key(), d.id],
+            params![accepting.delivery.source.key(), accepting.delivery.id],
             |row| Ok((DeliverySeq(row.get(0)?), row.get::<_, String>(1)?)),
         )?;
         match known {
             // GitHub's Redeliver of what failed is a person asking for another try.
             Some((seq, outcome)) if outcome == Outcome::Failed.as_str() => {
                 self.requeue(seq, &[NoticeState::Failed])?;
-                Ok(Receipt::Requeued(seq))
+                Ok(Some(Receipt::Requeued(seq)))
             }
-            Some((seq, _)) => Ok(Receipt::Duplicate(seq)),
-            None => Err(Error::content("receipt", "it conflicts with a row that is not there")),
+            Some((seq, _)) => Ok(Some(Receipt::Duplicate(seq))),
+            None => Ok(None),
         }
+    }
+
+    /// Puts a new delivery into the journal with what is known of its decision.
+    pub(super) fn keep(&self, accepting: &Accepting, ruling: &Ruling) -> Result<DeliverySeq, Error> {
+        let d = &accepting.delivery;
+        self.execute(
+            "journal a delivery",
+            "INSERT INTO deliveries
+                 (source, id, event, received_at, body_size, outcome, reason, action, repository, decision, read)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                d.source.key(),
+                d.id,
+                d.event,
+                millis(d.received_at),
+                d.body.len() as i64,
+                ruling.outcome.as_str(),
+                ruling.reason,
+                ruling.action,
+                ruling.repository,
+                ruling.decision,
+                ruling.read
+            ],
+        )?;
+        let seq = DeliverySeq(self.connection.last_insert_rowid());
+        let body = params![seq.0, accepting.compressed.as_ref()];
+        self.execute("keep a body", "INSERT INTO bodies (seq, body) VALUES (?1, ?2)", body)?;
+        Ok(seq)
     }
 
     /// The oldest deliveries without a decision: at most `limit`, and no more bodies than `bytes` beyond the first.
@@ -182,15 +210,15 @@ impl Db {
         Ok(found)
     }
 
-    /// Whether nothing older than this delivery waits for its decision.
-    pub fn is_oldest_undecided(&self, seq: DeliverySeq) -> Result<bool, Error> {
+    /// Whether anything waits for its decision.
+    pub fn has_undecided(&self) -> Result<bool, Error> {
         self.one(
             "look for undecided deliveries",
-            "SELECT 1 FROM deliveries WHERE outcome = 'pending' AND seq < ?1 LIMIT 1",
-            [seq.0],
+            "SELECT 1 FROM deliveries WHERE outcome = 'pending' LIMIT 1",
+            (),
             |_| Ok(()),
         )
-        .map(|older| older.is_none())
+        .map(|one| one.is_some())
     }
 
     /// A delivery as it was handed to us; `None` if it is unknown or its body has been let go.
@@ -212,8 +240,10 @@ impl Db {
             },
         )?;
         let Some((source, id, event, received, size, body)) = row else { return Ok(None) };
-        let body = zstd::bulk::decompress(&body, usize::try_from(size).unwrap_or(0))
-            .map_err(|error| Error::content("body", error))?;
+        let body =
+            Room::written(usize::try_from(size).unwrap_or(0), |room| zstd::bulk::decompress_to_buffer(&body, room))
+                .map_err(|error| Error::content("body", error))?
+                .into_bytes();
         let source = Source::from_key(&source).ok_or_else(|| Error::content("source", &source))?;
         Ok(Some(Delivery { source, id, event, body, received_at: moment(received) }))
     }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
+use crate::room::Room;
 
 /// The unit of the memory budget: a body takes room as it arrives, so a stalled sender holds only what it has sent.
 const STEP: usize = 64 << 10;
@@ -45,14 +47,14 @@ pub(super) struct BodyLimits {
     pub(super) budget: Budget,
 }
 
-/// The room that a body takes; given back when it is dropped.
+/// What a body takes of the budget; given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Share {
     _permits: Vec<OwnedSemaphorePermit>,
 }
 
 /// Reads a body whole. `length` is what its head announced.
-pub(super) async fn read(body: Body, length: Option<u64>, limits: &BodyLimits) -> Result<(Vec<u8>, Room), Refusal> {
+pub(super) async fn read(body: Body, length: Option<u64>, limits: &BodyLimits) -> Result<(Bytes, Share), Refusal> {
     if length.is_some_and(|length| length > limits.max_body) {
         drain(body, STEP as u64).await;
         return Err(Refusal::too_large(limits.max_body));
@@ -60,14 +62,15 @@ pub(super) async fn read(body: Body, length: Option<u64>, limits: &BodyLimits) -
     tokio::time::timeout(limits.timeout, collect(body, length, limits)).await.map_err(|_| Refusal::too_slow())?
 }
 
-async fn collect(mut body: Body, length: Option<u64>, limits: &BodyLimits) -> Result<(Vec<u8>, Room), Refusal> {
+async fn collect(mut body: Body, length: Option<u64>, limits: &BodyLimits) -> Result<(Bytes, Share), Refusal> {
     let lane = limits.budget.lane(length);
     let mut permits = Vec::new();
-    let mut bytes = Vec::new();
+    let announced = length.unwrap_or(STEP as u64).min(limits.max_body);
+    let mut room = Room::new(usize::try_from(announced).unwrap_or(STEP));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Refusal::cut_off())?;
         let Some(data) = frame.data_ref() else { continue };
-        let needed = bytes.len() + data.len();
+        let needed = room.len() + data.len();
         if needed as u64 > limits.max_body {
             return Err(Refusal::too_large(limits.max_body));
         }
@@ -78,15 +81,9 @@ async fn collect(mut body: Body, length: Option<u64>, limits: &BodyLimits) -> Re
                 _ => return Err(Refusal::no_room()),
             }
         }
-        if bytes.capacity() < needed {
-            // Doubling, but never beyond what was announced: a whole body then takes its own size and no more.
-            let announced = usize::try_from(length.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-            let target = (bytes.capacity() * 2).clamp(STEP, announced.max(STEP)).max(needed);
-            bytes.reserve_exact(target - bytes.len());
-        }
-        bytes.extend_from_slice(data);
+        room.extend(data);
     }
-    Ok((bytes, Room { _permits: permits }))
+    Ok((room.into_bytes(), Share { _permits: permits }))
 }
 
 /// Reads and forgets a little of a body that is refused: a sender that is cut off in mid-sending does not read the

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -18,9 +19,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::crash_point;
-use crate::domain::{Delivery, Receipt, Secret};
+use crate::domain::{Receipt, Secret};
 use crate::engine::Intake;
-use crate::payload::{self, GithubHeaders};
+use crate::payload::{self, GithubHeaders, Received};
 use crate::signing;
 
 use body::{BodyLimits, Budget};
@@ -125,13 +126,13 @@ impl Receiver {
             body::drain(body, DRAIN).await;
             return Err(Refusal::signature(&error, None));
         }
-        let (bytes, _room) = body::read(body, content_length(headers), &self.limits).await?;
-        let delivery = self.prove(headers, signature, sha1, bytes).await?;
-        let (id, event) = (delivery.id.clone(), delivery.event.clone());
+        let (bytes, _share) = body::read(body, content_length(headers), &self.limits).await?;
+        let received = self.prove(headers, signature, sha1, bytes).await?;
+        let (id, event) = (received.delivery.id.clone(), received.delivery.event.clone());
         if event == "ping" {
             tracing::info!(delivery = id, "GitHub's ping: the webhook reaches us and its secret is right");
         }
-        let receipt = self.intake.accept(delivery).await.map_err(|error| {
+        let receipt = self.intake.accept(received).await.map_err(|error| {
             tracing::error!(error = %crate::domain::chain(&error), "could not keep a delivery");
             Refusal::store()
         })?;
@@ -145,8 +146,8 @@ impl Receiver {
         headers: &HeaderMap,
         signature: Option<String>,
         sha1: bool,
-        bytes: Vec<u8>,
-    ) -> Result<Delivery, Refusal> {
+        bytes: Bytes,
+    ) -> Result<Received, Refusal> {
         let secrets = Arc::clone(&self.secrets);
         let github = GithubHeaders::read(&|name| header(headers, name));
         let large = bytes.len() > LARGE;
