@@ -2,7 +2,8 @@
 //!
 //! Only a build with the feature `crash-points` has them; in any other, [`reached`] is nothing.
 
-/// Ends this process without a word if `THE_LOOP_CRASH_AT` is `name`, or `name:N` and this is the Nth time.
+/// Ends this process without a word if `THE_LOOP_CRASH_AT` is `name`, or `name:N` and this is the Nth time since the
+/// server was [`ready`].
 #[cfg(feature = "crash-points")]
 pub fn reached(name: &str) {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,15 +12,34 @@ pub fn reached(name: &str) {
 
     static TIMES: AtomicU32 = AtomicU32::new(0);
     let Ok(wanted) = std::env::var("THE_LOOP_CRASH_AT") else { return };
-    let (wanted, nth) = match wanted.split_once(':') {
-        Some((wanted, nth)) => (wanted, nth.parse().unwrap_or(1)),
-        None => (wanted.as_str(), 1),
+    let now = match wanted.split_once(':') {
+        Some((wanted, nth)) => {
+            wanted == name
+                && READY.load(Ordering::SeqCst)
+                && TIMES.fetch_add(1, Ordering::SeqCst) + 1 == nth.parse().unwrap_or(1)
+        }
+        None => wanted == name,
     };
-    if wanted == name && TIMES.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+    if now {
         // Nobody can refuse this signal, so there is nothing to be done about an error.
         let _ = kill_process(getpid(), Signal::KILL);
     }
 }
+
+#[cfg(feature = "crash-points")]
+static READY: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// The server has started; from now on its steps are counted. What it writes while it starts depends on its
+/// configuration.
+#[cfg(feature = "crash-points")]
+pub fn ready() {
+    READY.store(true, std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Nothing: this build has no crash points.
+#[cfg(not(feature = "crash-points"))]
+#[inline(always)]
+pub fn ready() {}
 
 /// Nothing: this build has no crash points.
 #[cfg(not(feature = "crash-points"))]

@@ -208,6 +208,7 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         app = app.merge(routes);
         tasks.extend(more);
     }
+    crate::crash_point::ready();
     ready(local);
     listener::serve(bound, app, settings.gh_webhook.max_connections, stop).await;
 
