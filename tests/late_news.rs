@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::Value;
 use support::Server;
-use support::payloads::{issue_comment, pull_request, workflow_run};
+use support::payloads::{issue_comment, issues, pull_request, workflow_run};
 
 const CONFIG: &str = "[routing]\ndebounce = \"30ms\"\nwake_on = [\"workflow_run\", \"pull_request\", \"issue_comment.created\"]\n\
                       [dispatch]\nretry_backoff = \"50ms\"\nmax_attempts = 1\n";
@@ -106,4 +106,22 @@ fn what_failed_under_one_id_is_told_under_another_and_belongs_to_that_one() {
     // Nothing of it has failed any more, so there is nothing to try again.
     assert_eq!(server.deliver("issue_comment", "d-1", &comment).0, 200);
     assert_eq!(server.calls().len(), 2);
+}
+
+#[test]
+fn a_late_closing_leaves_what_was_reopened_since() {
+    let server = Server::start(CONFIG);
+    server.register("octo-org/demo#15", "claude", "s-1");
+    let at = |action: &str, minute: u8| {
+        let mut payload = issues(action, 15);
+        payload["issue"]["updated_at"] = format!("2026-11-30T10:{minute:02}:00Z").into();
+        payload["issue"]["closed_at"] =
+            if action == "closed" { payload["issue"]["updated_at"].clone() } else { Value::Null };
+        payload
+    };
+    assert_eq!(server.deliver("issues", "reopened", &at("reopened", 10)).0, 202);
+    passed_by(&server, "issues", "closed-before", &at("closed", 5), "late: github:octo-org/demo#15 was reopened since");
+    assert_eq!(server.json(&["sessions", "list"])[0]["status"], "active");
+    passed_by(&server, "issues", "closed-after", &at("closed", 15), "closed github:octo-org/demo#15");
+    assert_eq!(server.json(&["sessions", "list"])[0]["status"], "closed");
 }

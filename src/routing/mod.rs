@@ -21,6 +21,8 @@ pub use route::route;
 pub use settings::{OnClosed, PromptSettings, Rules, Settings, Trust};
 pub use watch::{Look, look, watched};
 
+use jiff::Timestamp;
+
 use crate::domain::{Link, Node, RepoName, Repository, Session, SessionKey};
 
 /// What is known of what belongs together.
@@ -29,6 +31,11 @@ pub trait Links {
     fn from(&self, node: &Node) -> Vec<Link>;
     /// The other names under which the same repository id was seen, without names that belong to another id now.
     fn names(&self, repo: &Repository) -> Vec<RepoName>;
+    /// When the issue or pull request whose states have this topic ([`Event::supersedes`](crate::domain::Event)) was last
+    /// reopened, as far as is known.
+    fn reopened_at(&self, _topic: &str) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// The registered sessions.

@@ -37,7 +37,7 @@ pub fn route(event: &Event, rules: &Rules, links: &dyn Links, sessions: &dyn Ses
         decision.reason = no_session(&found.candidates, event);
     } else {
         decision.outcome = Outcome::Filtered;
-        let ended = ended(event, &found, rules, &mut told, &mut decision);
+        let ended = ended(event, &found, rules, links, &mut told, &mut decision);
         if !told.is_empty() {
             match filters(event, rules, &mut decision.steps) {
                 None => {
@@ -64,6 +64,7 @@ fn ended(
     event: &Event,
     found: &Found,
     rules: &Rules,
+    links: &dyn Links,
     told: &mut Vec<(&Candidate, &Session)>,
     decision: &mut Decision,
 ) -> Option<String> {
@@ -74,6 +75,13 @@ fn ended(
         (Node::Item(item), SubjectKind::Object) => Some(item),
         _ => None,
     })?;
+    let reopened = event.supersedes.as_deref().and_then(|topic| links.reopened_at(topic));
+    if let (Some(closed), Some(reopened)) = (event.happened_at, reopened)
+        && closed < reopened
+    {
+        told.clear();
+        return Some(format!("late: {} was reopened since, at {reopened}", work_item(item)));
+    }
     let own = found.own(item)?;
     let key = own.key();
     match rules.routing.on_closed {

@@ -130,6 +130,11 @@ impl Db {
         {
             self.forget(&subject.node, LinkKind::Closes)?;
         }
+        if let ("issues.reopened" | "pull_request.reopened", Some(topic), Some(at)) =
+            (event.title().as_str(), &event.supersedes, event.happened_at)
+        {
+            self.learn_reopened(topic, at)?;
+        }
         for link in &event.links {
             self.learn(link, now)?;
         }

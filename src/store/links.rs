@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use jiff::Timestamp;
 use rusqlite::params;
 
-use super::db::millis;
+use super::db::{millis, moment};
 use super::{Db, Error};
 use crate::domain::{DeliverySeq, Link, Node, RepoName, Repository, WorkItem};
 use crate::routing::Links;
@@ -60,6 +60,22 @@ impl Db {
             }
         }
         Ok(items)
+    }
+
+    /// Remembers that the issue or pull request of this topic was reopened: what closed it before that is no news.
+    pub(super) fn learn_reopened(&self, topic: &str, at: Timestamp) -> Result<(), Error> {
+        self.execute(
+            "note a reopening",
+            "INSERT INTO reopenings (topic, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = max(at, excluded.at)",
+            params![topic, millis(at)],
+        )
+        .map(|_| ())
+    }
+
+    /// When the issue or pull request of this topic was last reopened.
+    pub fn reopened_at(&self, topic: &str) -> Result<Option<Timestamp>, Error> {
+        let sql = "SELECT at FROM reopenings WHERE topic = ?1";
+        self.one("look for a reopening", sql, [topic], |row| row.get(0).map(moment))
     }
 
     /// Remembers under which name a repository's number was seen.
@@ -130,5 +146,9 @@ impl Links for LinksInStore<'_> {
 
     fn names(&self, repository: &Repository) -> Vec<RepoName> {
         self.or_note(self.db.names_of(repository))
+    }
+
+    fn reopened_at(&self, topic: &str) -> Option<Timestamp> {
+        self.or_note(self.db.reopened_at(topic))
     }
 }

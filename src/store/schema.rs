@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use rusqlite::ErrorCode;
+use rusqlite::config::DbConfig;
 
 use super::{Access, Db, Error};
 
@@ -272,6 +273,10 @@ const MIGRATIONS: &[&str] = &[
         wanted_at       INTEGER
     ) STRICT, WITHOUT ROWID;
 ",
+    r"
+    -- When an issue or pull request was last reopened: what closed it before that comes too late to close its session.
+    CREATE TABLE reopenings (topic TEXT PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// Sets the connection up, checks the file and brings it to our version.
@@ -285,7 +290,9 @@ pub(super) fn prepare(db: &Db, path: &Path, access: Access) -> Result<(), Error>
         // Checkpoints run on a thread of their own, outside of the commits that somebody waits for.
         c.pragma_update(None, "wal_autocheckpoint", 0)?;
         c.pragma_update(None, "temp_store", "MEMORY")?;
-        c.set_prepared_statement_cache_capacity(64);
+        c.set_prepared_statement_cache_capacity(128);
+        // Plans are kept: SQLite would otherwise look at each statement anew whenever other values are bound to it.
+        c.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         c.pragma_query_value(None, "user_version", |row| row.get(0))
     };
     let found = setup().map_err(|error| opening(path, error))?;
