@@ -1,7 +1,8 @@
 //! One decision and what it makes true. Runs on the store's writer, so that it sees every link learned before.
 
+use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -150,17 +151,29 @@ impl Decider {
     }
 }
 
-/// Writes repository numbers into session files, one by one, until nobody can send any more.
+/// Repository numbers are gathered for so long: each change in the directory of sessions makes everybody look at all of
+/// its files again, and in a storm there are many first events.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// Writes repository numbers into session files until nobody can send any more.
 fn note_numbers(registry: &Registry, numbers: &mpsc::Receiver<(WorkItem, u64)>) {
-    while let Ok((item, id)) = numbers.recv() {
-        let known = registry.find(&item).map(|session| session.is_none_or(|session| session.repository_id.is_some()));
-        let noted = known.and_then(|known| match known {
-            true => Ok(()),
-            false => registry.update(&item, |session| session.repository_id = Some(id)).map(drop),
-        });
-        if let Err(error) = noted {
-            tracing::warn!(%item, error = %crate::domain::chain(&error), "could not note a repository's number");
+    while let Ok(first) = numbers.recv() {
+        std::thread::sleep(GATHER);
+        let all: HashMap<WorkItem, u64> = std::iter::once(first).chain(numbers.try_iter()).collect();
+        for (item, id) in all {
+            note_number(registry, &item, id);
         }
+    }
+}
+
+fn note_number(registry: &Registry, item: &WorkItem, id: u64) {
+    let known = registry.find(item).map(|session| session.is_none_or(|session| session.repository_id.is_some()));
+    let noted = known.and_then(|known| match known {
+        true => Ok(()),
+        false => registry.update(item, |session| session.repository_id = Some(id)).map(drop),
+    });
+    if let Err(error) = noted {
+        tracing::warn!(%item, error = %crate::domain::chain(&error), "could not note a repository's number");
     }
 }
 
@@ -169,7 +182,7 @@ fn told(seq: DeliverySeq, event: &Event, decision: &Decision) -> Outcome {
     decision.outcome
 }
 
-fn unreadable(error: Error) -> crate::store::Error {
+pub(super) fn unreadable(error: Error) -> crate::store::Error {
     match error {
         Error::Store(error) => error,
         other => crate::store::Error::Content { what: "session", why: crate::domain::chain(&other) },

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use crate::domain::{Session, SessionKey, Turn};
 use crate::retry;
 use crate::routing::{PromptSettings, Settings};
-use crate::store::{Db, Inbox, SessionState, Store};
+use crate::store::{Db, SessionState, Store};
 
 use super::schedule::{Readiness, Running, readiness, turn_budget};
 use super::turn_run::TurnRunner;
-use super::{Bells, Error, Sessions, schedule};
+use super::{Bells, Error, Sessions, decider, schedule};
 
 /// The wait after the store failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -99,44 +99,15 @@ impl Dispatcher {
     async fn step(&self) -> Result<Option<Timestamp>, Error> {
         // What is being started is looked at before the store: what is in neither then has not been begun.
         let starting: Vec<Session> = self.starting().values().cloned().collect();
-        let (inboxes, states, turns) =
-            self.store.read(|db| Ok((db.inboxes()?, db.session_states()?, db.running_turns()?))).await?;
-        let mut running = Running::of(&turns);
-        for session in starting {
-            running.add(&session.key().0, &session.harness, &session.session_id, session.cwd);
+        let (sessions, settings) = (self.sessions.clone(), Arc::clone(&self.settings));
+        let picked = self.store.read(move |db| pick(db, &sessions, &settings, starting)).await?;
+        for key in picked.closed {
+            self.store.write(move |db| db.drop_inbox(&key, "its session was closed").map(|_| ())).await?;
         }
-        let registered: Vec<_> = {
-            let sessions = self.sessions.now()?;
-            inboxes.iter().map(|inbox| sessions.get(&inbox.session).cloned()).collect()
-        };
-        let mut wake_at: Option<Timestamp> = None;
-        let mut due = |at: Timestamp| wake_at = Some(wake_at.map_or(at, |now: Timestamp| now.min(at)));
-        let none = SessionState::default();
-        for (inbox, session) in inboxes.iter().zip(registered) {
-            if running.count() >= self.settings.max_concurrent_turns {
-                // The end of a turn rings the bell.
-                break;
-            }
-            let state = states.get(&inbox.session).unwrap_or(&none);
-            let now = Timestamp::now();
-            match readiness(inbox, session.as_ref(), state, &running, &self.settings.routing, now) {
-                Readiness::Until(at, _) => due(at),
-                Readiness::Occupied(_) | Readiness::Held(_) => {}
-                Readiness::Closed => self.let_go(inbox).await?,
-                Readiness::Ready => {
-                    let Some(session) = session else { continue };
-                    if let Some((until, why)) = self.budget(&inbox.session, now).await? {
-                        tracing::info!(session = %inbox.session, %why, "held by its budget");
-                        due(until);
-                        continue;
-                    }
-                    let key = session.key();
-                    running.add(&key.0, &session.harness, &session.session_id, session.cwd.clone());
-                    self.start(session);
-                }
-            }
+        for session in picked.ready {
+            self.start(session);
         }
-        Ok(wake_at)
+        Ok(picked.wake_at)
     }
 
     /// Begins a turn on a task of its own, so that many sessions do not wait for each other's disk and processes.
@@ -145,34 +116,93 @@ impl Dispatcher {
         self.starting().insert(key.clone(), session.clone());
         let (runner, starting, bells) = (self.runner.clone(), Arc::clone(&self.starting), self.bells.clone());
         tokio::spawn(async move {
-            match runner.start(&session).await {
-                // `Gone`: it was dropped while we looked; the rest is looked at again.
-                Ok(_) | Err(Error::Store(crate::store::Error::Gone)) => {}
+            let begun = match runner.start(&session).await {
+                Ok(turn) => turn.is_some(),
+                // It was dropped while we looked; the rest is looked at again.
+                Err(Error::Store(crate::store::Error::Gone)) => false,
                 Err(error) => {
                     // Whatever is wrong with one session, the others do not wait for it.
                     tracing::error!(session = %key, error = %crate::domain::chain(&error), "could not begin a turn; trying again");
                     tokio::time::sleep(AFTER_FAILURE).await;
+                    false
                 }
-            }
+            };
             starting.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-            bells.dispatcher.notify_one();
+            // A turn that has begun keeps its place, so nothing is free for anybody else.
+            if !begun {
+                bells.dispatcher.notify_one();
+            }
         });
     }
 
     fn starting(&self) -> MutexGuard<'_, BTreeMap<SessionKey, Session>> {
         self.starting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    async fn budget(&self, key: &SessionKey, now: Timestamp) -> Result<Option<(Timestamp, String)>, Error> {
-        let (key, settings) = (key.clone(), Arc::clone(&self.settings));
-        Ok(self.store.read(move |db| over_budget(db, &key, &settings, now)).await?)
-    }
+/// What a look at the inboxes has found.
+#[derive(Default)]
+struct Picked {
+    /// Sessions to be woken now.
+    ready: Vec<Session>,
+    /// Sessions that are over and have something in their inboxes.
+    closed: Vec<SessionKey>,
+    /// When something else may be ready.
+    wake_at: Option<Timestamp>,
+}
 
-    async fn let_go(&self, inbox: &Inbox) -> Result<(), Error> {
-        let key = inbox.session.clone();
-        self.store.write(move |db| db.drop_inbox(&key, "its session was closed").map(|_| ())).await?;
-        Ok(())
+/// Looks for sessions to be woken: as many as there are free places, the longest waiting first.
+fn pick(
+    db: &Db,
+    sessions: &Sessions,
+    settings: &DispatcherSettings,
+    starting: Vec<Session>,
+) -> Result<Picked, crate::store::Error> {
+    let mut picked = Picked::default();
+    let mut running = Running::of(&db.running_turns()?);
+    for session in starting {
+        running.add(&session.key().0, &session.harness, &session.session_id, session.cwd);
     }
+    // The end of a turn rings the bell. In a storm most looks end here.
+    if running.count() >= settings.max_concurrent_turns {
+        return Ok(picked);
+    }
+    let (inboxes, states) = (db.inboxes()?, db.session_states()?);
+    let none = SessionState::default();
+    // What commands have changed is seen; so is, within a second, what a person has written into a file.
+    let sessions = sessions.since(Instant::now()).map_err(decider::unreadable)?;
+    for inbox in &inboxes {
+        if running.count() >= settings.max_concurrent_turns {
+            break;
+        }
+        let session = sessions.get(&inbox.session);
+        let state = states.get(&inbox.session).unwrap_or(&none);
+        let now = Timestamp::now();
+        let until = match readiness(inbox, session, state, &running, &settings.routing, now) {
+            Readiness::Until(at, _) => at,
+            Readiness::Occupied(_) | Readiness::Held(_) => continue,
+            Readiness::Closed => {
+                picked.closed.push(inbox.session.clone());
+                continue;
+            }
+            Readiness::Ready => {
+                let Some(session) = session else { continue };
+                match over_budget(db, &inbox.session, settings, now)? {
+                    Some((until, why)) => {
+                        tracing::info!(session = %inbox.session, %why, "held by its budget");
+                        until
+                    }
+                    None => {
+                        running.add(&inbox.session.0, &session.harness, &session.session_id, session.cwd.clone());
+                        picked.ready.push(session.clone());
+                        continue;
+                    }
+                }
+            }
+        };
+        picked.wake_at = Some(picked.wake_at.map_or(until, |earlier| earlier.min(until)));
+    }
+    Ok(picked)
 }
 
 /// Whether a session has used up its turns or its money: until when, and why.

@@ -1,7 +1,7 @@
 //! The router: decides what intake could not, in the order of the journal.
 //!
 //! Most deliveries are decided in the commit that takes them in ([`Intake`](super::Intake)). What is left for the router
-//! is large, or came while something older waited, or is to be decided anew, or met a failing store.
+//! came by polling, or while something older waited, or is to be decided anew, or met a failing store.
 
 use std::time::{Duration, Instant};
 

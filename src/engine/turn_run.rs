@@ -279,7 +279,7 @@ impl TurnRunner {
 
     /// Whether the session has another conversation or another place than the turn had.
     fn was_replaced(&self, turn: &Turn) -> Result<bool, Error> {
-        let now = self.parts.sessions.now()?;
+        let now = self.parts.sessions.since(std::time::Instant::now())?;
         Ok(now.get(&turn.session).is_some_and(|session| {
             session.harness != turn.harness
                 || session.session_id != turn.session_id

@@ -117,7 +117,10 @@ mod tests {
         for bit in 0..BODY.len() * 8 {
             let mut body = BODY.to_vec();
             body[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(verify_github(&known, Some(SIGNATURE), false, &body.into()).expect_err("changed"), Error::Mismatch);
+            assert_eq!(
+                verify_github(&known, Some(SIGNATURE), false, &body.into()).expect_err("changed"),
+                Error::Mismatch
+            );
         }
     }
 
