@@ -33,10 +33,11 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-fn peak_memory_kib(server: &Server) -> u64 {
+/// A figure of `/proc/PID/status`, in MiB: `VmRSS` (memory now) or `VmHWM` (the peak).
+fn memory_mib(server: &Server, figure: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("a status");
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).expect("a peak");
-    line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
+    let line = status.lines().find(|line| line.starts_with(figure)).expect("a figure");
+    line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") >> 10
 }
 
 #[test]
@@ -155,8 +156,29 @@ fn many_large_bodies_at_once_do_not_fill_the_memory() {
         }
     });
     assert_eq!(server.post("issue_comment", &payloads::issue_comment(1, "after")).0, 202);
-    let peak = peak_memory_kib(&server) >> 10;
+    let peak = memory_mib(&server, "VmHWM");
     assert!(peak < 160, "{peak} MiB at the peak");
+}
+
+#[test]
+fn large_bodies_that_were_taken_leave_no_memory_behind() {
+    let server = Server::start("");
+    let mut payload = payloads::issue_comment(1, "large");
+    payload["filler"] = vec![payloads::issue_comment(1, "filler"); 14_000].into();
+    let body = payload.to_string().into_bytes();
+    assert!(body.len() > 20 << 20 && body.len() < 25 << 20, "{} bytes", body.len());
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (server, body) = (&server, &body);
+            let signature = sign(SECRET, body);
+            scope.spawn(move || {
+                let answer = server.deliver_raw(&signed(&format!("d-{number}"), &signature), body);
+                assert!(matches!(answer, Ok((202, _))), "{answer:?}");
+            });
+        }
+    });
+    wait_until("the memory is given back", || memory_mib(&server, "VmRSS") < 100);
+    assert_eq!(server.decided("d-3")["outcome"], "unmatched");
 }
 
 #[test]

@@ -116,22 +116,18 @@ impl Dispatcher {
         self.starting().insert(key.clone(), session.clone());
         let (runner, starting, bells) = (self.runner.clone(), Arc::clone(&self.starting), self.bells.clone());
         tokio::spawn(async move {
-            let begun = match runner.start(&session).await {
-                Ok(turn) => turn.is_some(),
-                // It was dropped while we looked; the rest is looked at again.
-                Err(Error::Store(crate::store::Error::Gone)) => false,
+            match runner.start(&session).await {
+                // `Gone`: it was dropped while we looked; the rest is looked at again.
+                Ok(_) | Err(Error::Store(crate::store::Error::Gone)) => {}
                 Err(error) => {
                     // Whatever is wrong with one session, the others do not wait for it.
                     tracing::error!(session = %key, error = %crate::domain::chain(&error), "could not begin a turn; trying again");
                     tokio::time::sleep(AFTER_FAILURE).await;
-                    false
                 }
-            };
-            starting.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-            // A turn that has begun keeps its place, so nothing is free for anybody else.
-            if !begun {
-                bells.dispatcher.notify_one();
             }
+            starting.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            // Also for a turn that has begun: it may have ended since, while it still stood among those that start.
+            bells.dispatcher.notify_one();
         });
     }
 
