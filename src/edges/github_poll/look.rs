@@ -1,5 +1,7 @@
 //! One look at one repository: what is asked for, in which order, and what it makes.
 
+mod branches;
+mod checks;
 mod pulls;
 mod verdicts;
 mod words;
@@ -110,8 +112,11 @@ impl Look<'_> {
     }
 
     async fn sections(&mut self) -> Result<(), Stop> {
+        let branches = self.branch_pulls().await;
+        self.or_refused(branches)?;
+        let of_branches = self.seen.branch_pulls.values().any(|pulls| !pulls.is_empty());
         // A delivery about a comment shows its issue, so comments wait until that was asked for.
-        let comments = match self.need.numbers.is_empty() {
+        let comments = match self.need.numbers.is_empty() && !of_branches {
             true => None,
             false => {
                 let comments = self.comments("issues/comments").await;
@@ -141,7 +146,8 @@ impl Look<'_> {
             self.reviews(number).await?;
         }
         let runs = self.runs().await;
-        self.or_refused(runs).map(drop)
+        self.or_refused(runs)?;
+        self.checks().await
     }
 
     fn tell(&mut self, when: When, polled: &Polled<'_>) {

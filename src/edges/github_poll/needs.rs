@@ -7,6 +7,19 @@ use jiff::Timestamp;
 use crate::domain::{RepoName, Target, WorkItem};
 use crate::engine::Waiting;
 
+/// Which checks of commits somebody wants to hear of; what nobody wants is not asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// `check_suite`.
+    pub suites: bool,
+    /// Those of GitHub Actions, too.
+    pub of_actions: bool,
+    /// `check_run`.
+    pub runs: bool,
+    /// `status`.
+    pub statuses: bool,
+}
+
 /// What the open sessions need to know of one repository.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Need {
@@ -20,6 +33,8 @@ pub(super) struct Need {
     pub(super) items: Vec<WorkItem>,
     /// When the first of these sessions was registered, by our clock.
     pub(super) since: Timestamp,
+    /// Which checks matter.
+    pub(super) checks: Checks,
 }
 
 impl Need {
@@ -30,7 +45,8 @@ impl Need {
 }
 
 /// The needs by repository. A repository is observed once, however many sessions wait in it.
-pub(super) fn needs(waiting: &[Waiting]) -> BTreeMap<String, Need> {
+/// `checks` is what wakes sessions.
+pub(super) fn needs(waiting: &[Waiting], checks: Checks) -> BTreeMap<String, Need> {
     let mut needs: BTreeMap<String, Need> = BTreeMap::new();
     for Waiting { item, since, own } in waiting {
         let WorkItem::Github { repo, target } = item else { continue };
@@ -40,6 +56,7 @@ pub(super) fn needs(waiting: &[Waiting]) -> BTreeMap<String, Need> {
             numbers: BTreeMap::new(),
             items: Vec::new(),
             since: *since,
+            checks,
         });
         need.since = need.since.min(*since);
         match target {
@@ -73,7 +90,7 @@ mod tests {
             waiting("ghe.example.com/o/r#1", 30, true),
             waiting("local:x", 1, true),
         ];
-        let needs = needs(&all);
+        let needs = needs(&all, Checks::default());
         assert_eq!(needs.keys().collect::<Vec<_>>(), ["ghe.example.com/o/r", "o/r"]);
         let need = &needs["o/r"];
         assert_eq!(need.branches.iter().collect::<Vec<_>>(), ["main"]);

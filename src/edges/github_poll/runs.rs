@@ -196,6 +196,7 @@ mod tests {
             numbers: BTreeMap::new(),
             items: Vec::new(),
             since: Timestamp::UNIX_EPOCH,
+            checks: Default::default(),
         };
         let none = BTreeMap::new();
         let asked = questions(&need, &Seen::default(), &none);

@@ -32,6 +32,12 @@ pub(super) struct Seen {
     pub(super) shown: BTreeMap<u64, String>,
     /// The issues for which these were looked for.
     pub(super) shown_for: BTreeSet<u64>,
+    /// The open pull requests of each branch that is polled.
+    pub(super) branch_pulls: BTreeMap<String, BTreeSet<u64>>,
+    /// The head of each branch that is polled.
+    pub(super) branches: BTreeMap<String, BranchHead>,
+    /// What was seen of the checks of commits, by hash.
+    pub(super) heads: BTreeMap<String, Head>,
 }
 
 impl Seen {
@@ -44,6 +50,33 @@ impl Seen {
 /// The workflow runs of one question: each with its attempt and conclusion; an empty text is one that goes on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Runs(pub(super) BTreeMap<u64, String>);
+
+/// Where a branch is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BranchHead {
+    /// Its head; empty while there is no such branch.
+    pub(super) sha: String,
+    /// Whether it came there while we watched: then its checks are news.
+    pub(super) is_new: bool,
+}
+
+/// The checks of one commit. What was never asked for is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Head {
+    /// Check suites: conclusion and time; an empty text is one that goes on.
+    pub(super) suites: Option<BTreeMap<u64, String>>,
+    /// Check runs, likewise.
+    pub(super) checks: Option<BTreeMap<u64, String>>,
+    /// Commit statuses.
+    pub(super) statuses: Option<BTreeSet<u64>>,
+    /// Whether the newest status of some context is `pending`.
+    pub(super) is_pending: bool,
+    /// When they were last asked for, by our clock.
+    pub(super) asked_at: Option<Timestamp>,
+    /// When they were last found changed, by our clock.
+    pub(super) changed_at: Option<Timestamp>,
+}
 
 /// Comments in the order of their last change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,6 +104,11 @@ impl Item {
     /// Text at a path of the item, such as `/head/sha`.
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         self.shown.pointer(path).and_then(Value::as_str)
+    }
+
+    /// When it was made.
+    pub(super) fn created_at(&self) -> Option<Timestamp> {
+        self.text("/created_at")?.parse().ok()
     }
 
     /// Whether it is closed.

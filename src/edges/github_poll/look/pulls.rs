@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::super::asking::{Got, Stop, list};
@@ -23,14 +22,17 @@ impl Look<'_> {
         let before = std::mem::take(&mut self.seen.items);
         // What was discovered may not be known to the router yet.
         self.seen.items = before.clone();
+        let of_branches = self.seen.branch_pulls.values().flatten().map(|number| (*number, false));
+        let mut numbers: BTreeMap<u64, bool> = of_branches.collect();
+        numbers.extend(&need.numbers);
         let shown = &self.seen.shown;
-        self.seen.items.retain(|number, _| need.numbers.contains_key(number) || shown.contains_key(number));
-        for (number, own) in &need.numbers {
+        self.seen.items.retain(|number, _| numbers.contains_key(number) || shown.contains_key(number));
+        for (number, own) in numbers {
             // A closed pull request that merely belongs to an item says nothing any more.
-            if !own && before.get(number).is_some_and(Item::is_closed) {
+            if !own && before.get(&number).is_some_and(Item::is_closed) {
                 continue;
             }
-            self.item(*number).await?;
+            self.item(number).await?;
         }
         Ok(())
     }
@@ -63,10 +65,9 @@ impl Look<'_> {
     }
 
     /// Takes a pull request in. One that was made since the first session began to wait is news from its beginning.
-    async fn pull(&mut self, number: u64, pull: &Value) -> Result<(), Stop> {
+    pub(super) async fn pull(&mut self, number: u64, pull: &Value) -> Result<(), Stop> {
         let mut item = Item::new(true, trim::pull(pull));
-        let created = item.text("/created_at").and_then(|text| text.parse::<Timestamp>().ok());
-        item.is_new = created.is_some_and(|at| at > self.seen.theirs(self.need.since));
+        item.is_new = item.created_at().is_some_and(|at| at > self.seen.theirs(self.need.since));
         let mut closed_by = item.shown.get("merged_by").filter(|by| by.is_object()).cloned();
         let closes = self.seen.items.get(&number).is_some_and(|before| !before.is_closed()) && item.is_closed();
         if closes && closed_by.is_none() {

@@ -17,12 +17,13 @@ impl Look<'_> {
         collection: &str,
     ) -> Result<(Vec<Value>, Taking, Option<(String, Option<String>)>), Stop> {
         let now = self.github_now();
-        let known = match collection {
-            "issues/comments" => self.seen.comments.clone(),
-            _ => self.seen.review_comments.clone(),
+        let (known, only_pulls) = match collection {
+            "issues/comments" => (self.seen.comments.clone(), false),
+            _ => (self.seen.review_comments.clone(), true),
         };
         let is_first = known.is_none();
-        let mut stream = known.unwrap_or_else(|| Stream { floor: now, done: BTreeMap::new() });
+        let mut stream =
+            known.unwrap_or_else(|| Stream { floor: self.begin_comments(only_pulls, now), done: BTreeMap::new() });
         let horizon = now.checked_sub(self.max_age).unwrap_or(stream.floor);
         if self.seen.looked_at.is_some_and(|at| at < horizon) && stream.floor < horizon {
             self.tell_gap("comments", self.seen.looked_at, horizon);
