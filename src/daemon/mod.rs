@@ -159,7 +159,7 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let polling = github_poll(
         &settings,
         &environment,
-        Observing::new(store.clone(), sessions.clone(), bells.clone()),
+        Observing::new(store.clone(), sessions.clone(), bells.clone(), settings.mcp.enabled),
     );
     let awake = awake::run(settings.dispatch.keep_awake, bells.turns.clone(), sessions.clone());
     let runner = TurnRunner::new(TurnRunnerParts {

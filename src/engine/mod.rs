@@ -13,6 +13,7 @@ mod explain;
 mod feed;
 mod intake;
 mod observing;
+mod readers;
 mod router;
 pub mod schedule;
 mod subscriptions;
@@ -33,6 +34,7 @@ pub use explain::explain;
 pub use feed::{Feed, Interest, Page, Said, Stream};
 pub use intake::Intake;
 pub use observing::{Observing, Waiting};
+pub use readers::{Readers, Told as ToldOfReader};
 pub use router::Router;
 pub use subscriptions::{
     Granted, Lifetime, Request, SubscribeError, SubscriptionSettings, Subscriptions, subscription_id,

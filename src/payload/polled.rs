@@ -86,20 +86,20 @@ pub enum Polled<'a> {
         /// The review.
         review: &'a Value,
     },
-    /// An issue was closed or opened again.
+    /// An issue was opened, closed or opened again.
     Issue {
-        /// `closed` or `reopened`.
+        /// `opened`, `closed` or `reopened`.
         action: &'a str,
         /// The issue.
         issue: &'a Value,
     },
-    /// A pull request was closed, opened again, pushed to or seen.
+    /// A pull request was opened, closed, opened again, pushed to or seen.
     Pull {
-        /// `closed`, `reopened`, `synchronize` or [`OBSERVED`].
+        /// `opened`, `closed`, `reopened`, `synchronize` or [`OBSERVED`].
         action: &'a str,
         /// The pull request.
         pull: &'a Value,
-        /// Who closed it, where that is known.
+        /// Who opened or closed it, where that is known.
         actor: Option<&'a Value>,
         /// The head before a push.
         before: Option<&'a str>,
@@ -144,7 +144,11 @@ pub fn from_github_poll(home: &Value, polled: &Polled<'_>, received_at: Timestam
             ("pull_request_review", vec!["review".into(), part(review, "id"), action.into()], body)
         }
         Polled::Issue { action, issue } => {
-            let sender = issue.get("closed_by").filter(|_| action == "closed").cloned();
+            let sender = match action {
+                "closed" => issue.get("closed_by").cloned(),
+                "opened" => issue.get("user").cloned(),
+                _ => None,
+            };
             let body = json!({"action": action, "issue": issue, "sender": sender});
             ("issues", state_parts("issue", action, issue), body)
         }
@@ -247,10 +251,10 @@ fn comment_parts(kind: &str, action: CommentAction, comment: &Value) -> Vec<Stri
 }
 
 fn state_parts(kind: &str, action: &str, item: &Value) -> Vec<String> {
-    let when = if action == "closed" && item.get("closed_at").is_some_and(Value::is_string) {
-        "closed_at"
-    } else {
-        "updated_at"
+    let when = match action {
+        "opened" => "created_at",
+        "closed" if item.get("closed_at").is_some_and(Value::is_string) => "closed_at",
+        _ => "updated_at",
     };
     vec![kind.into(), part(item, "number"), action.into(), part(item, when)]
 }

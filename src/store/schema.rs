@@ -272,6 +272,16 @@ const MIGRATIONS: &[&str] = &[
         wanted_at       INTEGER
     ) STRICT, WITHOUT ROWID;
 ",
+    r"
+    -- Who reads the feed of a repository by polling or by stream, until when unless they say so again.
+    CREATE TABLE readers (
+        name      TEXT    NOT NULL,
+        arguments TEXT    NOT NULL,
+        since     INTEGER NOT NULL,
+        until     INTEGER NOT NULL,
+        PRIMARY KEY (name, arguments)
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// Sets the connection up, checks the file and brings it to our version.

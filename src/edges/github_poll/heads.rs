@@ -45,6 +45,9 @@ pub(super) fn judged(need: &Need, seen: &Seen) -> Vec<Judged> {
         add(&head.sha, Some(branch), head.is_new);
     }
     for item in seen.items.values().filter(|item| item.is_pull && !item.is_closed()) {
+        if item.is_listed && !need.whole.heads {
+            continue;
+        }
         let Some(sha) = item.text("/head/sha") else { continue };
         let of = item.shown.pointer("/head/repo/id").and_then(Value::as_u64);
         // A fork names its branches as it likes.
@@ -165,7 +168,7 @@ mod tests {
             since: at(500),
             own: true,
         };
-        super::super::needs::needs(&[waiting], Default::default()).remove("o/r").expect("a need")
+        super::super::needs::needs(&[waiting], &[], Default::default()).remove("o/r").expect("a need")
     }
 
     #[test]
@@ -175,6 +178,7 @@ mod tests {
             shown: json!({"state": "open", "head": {"sha": A, "ref": branch, "repo": {"id": home}}}),
             reviews: None,
             is_new: false,
+            is_listed: false,
         };
         let mut seen = Seen { home: Some(json!({"id": 1})), looked_at: Some(at(1000)), ..Seen::default() };
         seen.items = BTreeMap::from([(1, pull(1, "x")), (2, pull(2, "main"))]);

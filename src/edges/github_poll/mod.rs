@@ -1,6 +1,7 @@
-//! GitHub without a webhook: asking for what open sessions wait for, and handing it over as the webhook would.
+//! GitHub without a webhook: asking for what open sessions wait for and readers of the feed read, and handing it over as
+//! the webhook would.
 //!
-//! One observation per repository, however many sessions wait in it; nothing is asked for nobody. What to ask for
+//! One observation per repository, however many wait in it; nothing is asked for nobody. What to ask for
 //! ([`needs`]), what an answer means ([`runs`], [`heads`], [`stream`], [`items`]) and when to ask again ([`pace`]) are pure; one
 //! [`look`] asks. What was seen and the deliveries that it led to are kept in one transaction. Specification:
 //! `docs/specs/github-poll.md`.
@@ -140,7 +141,8 @@ impl GithubPoll {
         plans: &mut BTreeMap<String, Plan>,
         looks: &mut JoinSet<Done>,
     ) -> Result<Option<Timestamp>, Error> {
-        let needs = needs::needs(&self.observing.waiting().await?, self.settings.checks);
+        let needs =
+            needs::needs(&self.observing.waiting().await?, &self.observing.readers().await?, self.settings.checks);
         let wanted: BTreeSet<String> = needs.keys().cloned().collect();
         let had = plans.len();
         plans.retain(|repository, plan| wanted.contains(repository) || plan.is_under_way);

@@ -28,10 +28,14 @@ pub(super) struct Seen {
     pub(super) review_comments: Option<Stream>,
     /// Issues and pull requests, by number.
     pub(super) items: BTreeMap<u64, Item>,
-    /// Open pull requests that were shown to the router, with the version that was shown.
+    /// Open pull requests that were dealt with in the list of all, with the version that was dealt with.
     pub(super) shown: BTreeMap<u64, String>,
     /// The issues for which these were looked for.
     pub(super) shown_for: BTreeSet<u64>,
+    /// Whether all of them were looked at, for readers.
+    pub(super) shown_all: bool,
+    /// Issues that were seen in the list of all, with their states.
+    pub(super) issues: Option<BTreeMap<u64, String>>,
     /// The open pull requests of each branch that is polled.
     pub(super) branch_pulls: BTreeMap<String, BTreeSet<u64>>,
     /// The head of each branch that is polled.
@@ -41,6 +45,12 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Whether this happened after the last look, as far as whole seconds tell.
+    pub(super) fn is_since_last(&self, at: Option<Timestamp>) -> bool {
+        let last = self.looked_at.map(|last| last.checked_sub(SignedDuration::from_secs(2)).unwrap_or(last));
+        last.zip(at).is_some_and(|(last, at)| at > last)
+    }
+
     /// A time of our clock, by GitHub's.
     pub(super) fn theirs(&self, ours: Timestamp) -> Timestamp {
         ours.checked_add(SignedDuration::from_millis(self.ahead_ms)).unwrap_or(ours)
@@ -98,6 +108,9 @@ pub(super) struct Item {
     pub(super) reviews: Option<Reviews>,
     /// Whether its first head's runs and its first reviews are news: it was made while we watched.
     pub(super) is_new: bool,
+    /// Whether it is known from the list of all alone: neither its runs nor its checks are asked for by its own.
+    #[serde(default)]
+    pub(super) is_listed: bool,
 }
 
 impl Item {

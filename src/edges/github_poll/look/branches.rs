@@ -12,8 +12,8 @@ use super::Look;
 impl Look<'_> {
     pub(super) async fn branch_pulls(&mut self) -> Result<(), Stop> {
         let need = self.need;
-        self.seen.branch_pulls.retain(|branch, _| need.branches.contains(branch));
-        for branch in &need.branches {
+        self.seen.branch_pulls.retain(|branch, _| need.pull_branches.contains(branch));
+        for branch in &need.pull_branches {
             let before = self.seen.branch_pulls.get(branch).cloned();
             let path = self.branch_pulls_path(branch);
             // Those that are still polled: one that is gone from the list says itself that it was closed.
@@ -27,7 +27,7 @@ impl Look<'_> {
                     }
                     now.insert(number);
                     if self.seen.items.get(&number).is_none_or(|item| !item.is_pull || item.is_closed()) {
-                        self.pull(number, pull).await?;
+                        self.pull(number, pull, false).await?;
                     }
                 }
                 self.asking.dealt_with(&path, etag);

@@ -76,9 +76,13 @@ impl Look<'_> {
 
     /// Looks where the branches are.
     async fn branch_heads(&mut self) -> Result<(), Stop> {
-        let need = self.need;
-        self.seen.branches.retain(|branch, _| need.branches.contains(branch));
-        for branch in &need.branches {
+        let mut branches = self.need.head_branches.clone();
+        if self.need.whole.heads {
+            let default = self.seen.home.as_ref().and_then(|home| home.get("default_branch")?.as_str());
+            branches.extend(default.map(str::to_owned));
+        }
+        self.seen.branches.retain(|branch, _| branches.contains(branch));
+        for branch in &branches {
             let Some(path) = branch_path(&self.base, branch) else { continue };
             let known = self.seen.branches.get(branch).cloned();
             let asked = self.asking.may_since(&path, known.is_some()).await;

@@ -33,6 +33,10 @@ impl Look<'_> {
                 continue;
             }
             self.item(number).await?;
+            // Somebody waits for it from now on: what it was before is no news to him.
+            if let Some(item) = self.seen.items.get_mut(&number).filter(|item| item.is_listed) {
+                (item.is_listed, item.is_new) = (false, false);
+            }
         }
         Ok(())
     }
@@ -58,16 +62,21 @@ impl Look<'_> {
         if let Got::Fresh(pull, etag) = self.asking.may_since(&pull_path, known.is_some()).await?
             && pull.is_object()
         {
-            self.pull(number, &pull).await?;
+            let is_listed = self.seen.items.get(&number).is_some_and(|item| item.is_listed);
+            self.pull(number, &pull, is_listed).await?;
             self.asking.dealt_with(&pull_path, etag);
         }
         Ok(())
     }
 
     /// Takes a pull request in. One that was made since the first session began to wait is news from its beginning.
-    pub(super) async fn pull(&mut self, number: u64, pull: &Value) -> Result<(), Stop> {
+    pub(super) async fn pull(&mut self, number: u64, pull: &Value, is_listed: bool) -> Result<(), Stop> {
         let mut item = Item::new(true, trim::pull(pull));
-        item.is_new = item.created_at().is_some_and(|at| at > self.seen.theirs(self.need.since));
+        item.is_listed = is_listed;
+        item.is_new = match is_listed {
+            true => self.seen.is_since_last(item.created_at()) && self.seen.shown_all,
+            false => item.created_at().is_some_and(|at| at > self.seen.theirs(self.need.since)),
+        };
         let mut closed_by = item.shown.get("merged_by").filter(|by| by.is_object()).cloned();
         let closes = self.seen.items.get(&number).is_some_and(|before| !before.is_closed()) && item.is_closed();
         if closes && closed_by.is_none() {
@@ -82,7 +91,7 @@ impl Look<'_> {
 
     fn changed(&mut self, number: u64, mut item: Item, actor: Option<&Value>) {
         let before = self.seen.items.get(&number);
-        let changes = items::changes(before, &item);
+        let (changes, is_first) = (items::changes(before, &item), before.is_none());
         if let Some(before) = before {
             item.reviews.clone_from(&before.reviews);
             let same_head = before.text("/head/sha") == item.text("/head/sha");
@@ -90,14 +99,23 @@ impl Look<'_> {
             item.is_new = before.is_new || !same_head;
         }
         for change in changes {
+            // Who reads of all pull requests hears when one is made, and what belongs together is no matter to him.
+            let is_opened = change == Change::Observed && item.is_listed && is_first && item.is_new;
+            if change == Change::Observed && item.is_listed && !is_opened {
+                continue;
+            }
             let when = match change {
                 Change::Observed | Change::Pushed(_) => When::First,
                 Change::Closed | Change::Reopened => When::Last,
             };
-            let before = if let Change::Pushed(before) = &change { Some(before.as_str()) } else { None };
-            let (action, shown) = (change.action(), &item.shown);
+            let pushed = if let Change::Pushed(before) = &change { Some(before.as_str()) } else { None };
+            let (action, shown) = (if is_opened { "opened" } else { change.action() }, &item.shown);
+            let actor = match is_opened {
+                true => shown.get("user"),
+                false => actor.filter(|_| change == Change::Closed),
+            };
             let polled = match item.is_pull {
-                true => Polled::Pull { action, pull: shown, actor: actor.filter(|_| change == Change::Closed), before },
+                true => Polled::Pull { action, pull: shown, actor, before: pushed },
                 false => Polled::Issue { action, issue: shown },
             };
             self.tell(when, &polled);
@@ -105,39 +123,59 @@ impl Look<'_> {
         self.seen.items.insert(number, item);
     }
 
-    /// Looks for open pull requests that say that they close an issue which a session waits for.
-    pub(super) async fn discover(&mut self) -> Result<(), Stop> {
+    /// Looks for open pull requests that say that they close an issue which a session waits for, or for all where
+    /// somebody reads of all. Gives those that have changed.
+    pub(super) async fn discover(&mut self) -> Result<BTreeSet<u64>, Stop> {
         let need = self.need;
         let is_issue = |number: &u64| self.seen.items.get(number).is_none_or(|item| !item.is_pull);
-        let issues: BTreeSet<u64> =
-            need.numbers.iter().filter(|(number, own)| **own && is_issue(number)).map(|(number, _)| *number).collect();
-        let is_same = self.seen.shown_for == issues;
+        let is_waited_for = |number: &u64| need.has(&need.repo.item(*number).key());
+        let numbers = need.numbers.keys().filter(|number| is_waited_for(number) && is_issue(number));
+        let (issues, all): (BTreeSet<u64>, bool) = (numbers.copied().collect(), need.whole.pulls);
+        let is_same = self.seen.shown_for == issues && self.seen.shown_all == all;
+        let mut changed = BTreeSet::new();
         if !is_same {
             self.seen.shown.clear();
             self.seen.shown_for.clone_from(&issues);
+            // Until the list was dealt with once, nothing in it is new.
+            self.seen.shown_all = false;
         }
-        if issues.is_empty() {
-            return Ok(());
+        if issues.is_empty() && !all {
+            return Ok(changed);
         }
         let path = format!("{}/pulls?state=open&sort=updated&direction=desc&per_page={PULLS}", self.base);
-        let Got::Fresh(pulls, etag) = self.asking.must_since(&path, is_same).await? else { return Ok(()) };
+        let Got::Fresh(pulls, etag) = self.asking.must_since(&path, is_same).await? else { return Ok(changed) };
         for pull in list(&pulls) {
             let Some(number) = pull.get("number").and_then(Value::as_u64) else { continue };
             let version = items::version(pull);
-            if self.seen.shown.get(&number) == Some(&version) || !self.closes_one(pull) {
+            if self.seen.shown.get(&number) == Some(&version) {
                 continue;
             }
-            // The list shows less than the pull request itself, but all that links are made of.
-            if self.seen.items.get(&number).is_none_or(Item::is_closed) {
-                self.pull(number, pull).await?;
+            let closes = self.closes_one(pull);
+            if !closes && !all {
+                continue;
+            }
+            // The list shows less than the pull request itself, but all that links and states are made of.
+            let known = self.seen.items.get(&number);
+            if known.is_none_or(|item| item.is_closed() || item.is_listed) {
+                self.pull(number, pull, !closes).await?;
+            }
+            if all && self.seen.shown_all {
+                changed.insert(number);
             }
             self.seen.shown.insert(number, version);
         }
         let listed =
             |number: &u64| list(&pulls).iter().any(|pull| pull.get("number").and_then(Value::as_u64) == Some(*number));
+        // One that is gone from the list says itself what became of it.
+        let is_gone = |(number, item): &(&u64, &Item)| item.is_listed && !item.is_closed() && !listed(number);
+        let gone: Vec<u64> = self.seen.items.iter().filter(is_gone).map(|(number, _)| *number).collect();
+        for number in gone {
+            self.item(number).await?;
+        }
         self.seen.shown.retain(|number, _| listed(number));
+        self.seen.shown_all = all;
         self.asking.dealt_with(&path, etag);
-        Ok(())
+        Ok(changed)
     }
 
     /// Whether a pull request says that it closes an item that a session waits for, as routing reads it.
@@ -157,7 +195,7 @@ impl Look<'_> {
         if item.is_closed() && !self.need.numbers.get(&number).is_some_and(|own| *own) {
             return Ok(());
         }
-        let (shown, is_new) = (item.shown.clone(), item.is_new);
+        let (shown, is_new, is_listed) = (item.shown.clone(), item.is_new, item.is_listed);
         let is_first = item.reviews.is_none() && !is_new;
         // Only the page that was dealt with last has a version that means anything.
         let item_reviews: Vec<u32> = item.reviews.iter().map(|reviews| reviews.page).collect();
@@ -173,9 +211,12 @@ impl Look<'_> {
                 if state == "pending" {
                     continue;
                 }
+                let at = review.get("submitted_at").and_then(Value::as_str).and_then(|text| text.parse().ok());
+                // One whose reviews are asked for because it changed: what is as young as the change is news.
+                let is_news = !is_first || is_listed && self.seen.is_since_last(at);
                 let action = match reviews.states.insert(id, state.clone()) {
                     Some(before) if before == state => continue,
-                    _ if is_first => continue,
+                    _ if !is_news => continue,
                     _ if state == "dismissed" => "dismissed",
                     None => "submitted",
                     Some(_) => continue,
@@ -197,6 +238,6 @@ impl Look<'_> {
 
 impl Item {
     fn new(is_pull: bool, shown: Value) -> Self {
-        Self { is_pull, shown, reviews: None, is_new: false }
+        Self { is_pull, shown, reviews: None, is_new: false, is_listed: false }
     }
 }
