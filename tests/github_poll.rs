@@ -235,3 +235,22 @@ fn the_machine_is_kept_awake_while_a_turn_runs() {
     wait_until("the lock is let go", || said().contains("let go"));
     server.release();
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_watching_machine_stays_awake_for_what_is_polled_and_not_for_a_session_alone() {
+    let github = GitHub::start();
+    let stay = "[dispatch]\nkeep_awake = \"watches\"\n";
+    let mut server = github.machine(stay);
+    let log = server.path("awake");
+    let stub = server.path("bin/systemd-inhibit");
+    std::fs::write(&stub, format!("#!/bin/sh\necho \"$@\" >>'{0}'\ncat\necho let go >>'{0}'\n", log.display()))
+        .expect("stub");
+    std::fs::set_permissions(&stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+    server.register("octo-org/demo@feature", "claude", "safe-id");
+    server.serve(&[]);
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("the lock is taken", || said().contains("--what=idle:sleep"));
+    server.kill();
+    wait_until("the lock is let go", || said().contains("let go"));
+}

@@ -99,6 +99,9 @@ async fn expire(store: Store) {
 
 /// Serves the feed of a state directory on standard input and output until the input ends.
 pub async fn run_stdio(state_dir: &Path) -> Result<(), Error> {
+    if super::holder(state_dir).is_none() {
+        tracing::warn!("no server runs in this state directory: nothing new comes until `the-loop serve` does");
+    }
     let store = Store::beside(state_dir)?;
     let feed = Feed::new(store.clone());
     let server = state_dir.to_path_buf();

@@ -156,12 +156,14 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let every_secret: Vec<Secret> = secrets.iter().chain(&tokens).cloned().collect();
     let servers = watching::servers(&settings, &state_dir, &environment, &every_secret)?;
     let dispatching = Arc::new(dispatcher_settings(&settings));
-    let polling = github_poll(
-        &settings,
-        &environment,
-        Observing::new(store.clone(), sessions.clone(), bells.clone(), settings.mcp.enabled),
-    );
-    let awake = awake::run(settings.dispatch.keep_awake, bells.turns.clone(), sessions.clone());
+    let observing = Observing::new(store.clone(), sessions.clone(), bells.clone(), settings.mcp.enabled);
+    let reasons = awake::Sources {
+        turns: bells.turns.clone(),
+        store: store.clone(),
+        observing: settings.github_poll.enabled.then(|| observing.clone()),
+    };
+    let awake = awake::run(settings.dispatch.keep_awake, reasons);
+    let polling = github_poll(&settings, &environment, observing);
     let runner = TurnRunner::new(TurnRunnerParts {
         state_dir: state_dir.clone(),
         config_file,

@@ -186,11 +186,6 @@ impl SessionsNow<'_> {
         open.map(|s| Waiting { item: s.work_item.clone(), since: s.created_at, own: true }).collect()
     }
 
-    /// Whether any session is open.
-    pub fn any_open(&self) -> bool {
-        self.0.view.sessions().any(Session::is_open)
-    }
-
     /// Whether some session file cannot be read.
     pub fn damaged(&self) -> usize {
         self.0.view.damaged().len()

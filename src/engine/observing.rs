@@ -36,6 +36,11 @@ impl Observing {
         Self { store, sessions, bells, posts }
     }
 
+    /// Whether there is anybody to observe for.
+    pub async fn is_needed(&self) -> Result<bool, Error> {
+        Ok(!self.waiting().await?.is_empty() || !self.readers().await?.is_empty())
+    }
+
     /// Everybody who reads the feed now.
     pub async fn readers(&self) -> Result<Vec<Reader>, Error> {
         let posts = self.posts;
