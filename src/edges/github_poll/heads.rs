@@ -185,7 +185,7 @@ mod tests {
         seen.branches.insert("y".into(), BranchHead { sha: A.into(), is_new: false });
         seen.branches.insert("z".into(), BranchHead { sha: "../..".into(), is_new: false });
         let wanted = Judged { sha: A.into(), branches: vec!["x".into(), "y".into()], old_until: Timestamp::MAX };
-        assert_eq!(judged(&need(), &seen), [wanted.clone()]);
+        assert_eq!(judged(&need(), &seen), std::slice::from_ref(&wanted));
         seen.branches.insert("y".into(), BranchHead { sha: A.into(), is_new: true });
         assert_eq!(judged(&need(), &seen), [Judged { old_until: at(880), ..wanted.clone() }]);
         seen.looked_at = None;
