@@ -231,3 +231,22 @@ fn a_subscription_is_a_reason_to_poll_until_it_ends() {
         polling.as_array().is_some_and(|rows| rows.iter().all(|row| row["repository"] != "octo-org/demo"))
     });
 }
+
+#[test]
+fn a_pull_request_that_was_only_read_of_can_be_waited_for() {
+    let github = GitHub::start();
+    let mut server = github.machine("");
+    let open = github.pull("");
+    github.page(&format!("{DEMO}/pulls"), json!([open]));
+    server.serve(&[]);
+    let mut client = Client::start(&server);
+    client.ask("events/poll", json!({"name": "github.pull_request", "arguments": {"repository": "octo-org/demo"}}));
+    github.wait("/pulls?state=open", 3);
+    assert!(github.asked("/commits/").is_empty() && github.asked("/reviews").is_empty(), "only read of");
+    server.register("octo-org/demo#20", "claude", "safe-id");
+    github.wait(&format!("/commits/{}/statuses", payloads::SHA), 2);
+    // Nothing but the commit leads to it.
+    let status = json!({"id": 9, "state": "failure", "context": "ci/of-it", "created_at": now(), "updated_at": now()});
+    github.statuses(payloads::SHA, &[status]);
+    wait_until("its session is told", || server.calls().iter().any(|call| call.prompt().contains("ci/of-it")));
+}

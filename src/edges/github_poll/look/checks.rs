@@ -68,7 +68,10 @@ impl Look<'_> {
             }
         }
         for head in due {
-            self.seen.heads.entry(head.sha.clone()).or_default().asked_at = Some(self.now);
+            let head = self.seen.heads.entry(head.sha.clone()).or_default();
+            head.asked_at = Some(self.now);
+            // One that GitHub does not show is settled as well in time.
+            head.changed_at.get_or_insert(self.now);
         }
         self.seen.heads.retain(|sha, _| judged.iter().any(|head| head.sha == *sha));
         Ok(())

@@ -32,16 +32,12 @@ impl Look<'_> {
             if !own && before.get(&number).is_some_and(Item::is_closed) {
                 continue;
             }
-            self.item(number).await?;
-            // Somebody waits for it from now on: what it was before is no news to him.
-            if let Some(item) = self.seen.items.get_mut(&number).filter(|item| item.is_listed) {
-                (item.is_listed, item.is_new) = (false, false);
-            }
+            self.item(number, false).await?;
         }
         Ok(())
     }
 
-    async fn item(&mut self, number: u64) -> Result<(), Stop> {
+    async fn item(&mut self, number: u64, is_listed: bool) -> Result<(), Stop> {
         let known = self.seen.items.get(&number).map(|item| item.is_pull);
         let issue_path = format!("{}/issues/{number}", self.base);
         let pull_path = format!("{}/pulls/{number}", self.base);
@@ -62,7 +58,6 @@ impl Look<'_> {
         if let Got::Fresh(pull, etag) = self.asking.may_since(&pull_path, known.is_some()).await?
             && pull.is_object()
         {
-            let is_listed = self.seen.items.get(&number).is_some_and(|item| item.is_listed);
             self.pull(number, &pull, is_listed).await?;
             self.asking.dealt_with(&pull_path, etag);
         }
@@ -91,7 +86,11 @@ impl Look<'_> {
 
     fn changed(&mut self, number: u64, mut item: Item, actor: Option<&Value>) {
         let before = self.seen.items.get(&number);
+        // Somebody waits from now on for what was in the list of all: what it was before is no news to him.
+        let is_taken_up = before.is_some_and(|before| before.is_listed && !item.is_listed);
+        let before = before.filter(|_| !is_taken_up);
         let (changes, is_first) = (items::changes(before, &item), before.is_none());
+        item.is_new &= !is_taken_up;
         if let Some(before) = before {
             item.reviews.clone_from(&before.reviews);
             let same_head = before.text("/head/sha") == item.text("/head/sha");
@@ -132,12 +131,15 @@ impl Look<'_> {
         let numbers = need.numbers.keys().filter(|number| is_waited_for(number) && is_issue(number));
         let (issues, all): (BTreeSet<u64>, bool) = (numbers.copied().collect(), need.whole.pulls);
         let is_same = self.seen.shown_for == issues && self.seen.shown_all == all;
+        // Until the whole list was dealt with once, nothing in it is new.
+        let goes_on = all && self.seen.shown_all;
         let mut changed = BTreeSet::new();
         if !is_same {
-            self.seen.shown.clear();
             self.seen.shown_for.clone_from(&issues);
-            // Until the list was dealt with once, nothing in it is new.
-            self.seen.shown_all = false;
+            self.seen.shown_all = goes_on;
+            if !goes_on {
+                self.seen.shown.clear();
+            }
         }
         if issues.is_empty() && !all {
             return Ok(changed);
@@ -147,11 +149,12 @@ impl Look<'_> {
         for pull in list(&pulls) {
             let Some(number) = pull.get("number").and_then(Value::as_u64) else { continue };
             let version = items::version(pull);
-            if self.seen.shown.get(&number) == Some(&version) {
+            let is_changed = self.seen.shown.get(&number) != Some(&version);
+            if !is_changed && is_same {
                 continue;
             }
             let closes = self.closes_one(pull);
-            if !closes && !all {
+            if !closes && !(all && is_changed) {
                 continue;
             }
             // The list shows less than the pull request itself, but all that links and states are made of.
@@ -159,7 +162,7 @@ impl Look<'_> {
             if known.is_none_or(|item| item.is_closed() || item.is_listed) {
                 self.pull(number, pull, !closes).await?;
             }
-            if all && self.seen.shown_all {
+            if goes_on && is_changed {
                 changed.insert(number);
             }
             self.seen.shown.insert(number, version);
@@ -170,7 +173,7 @@ impl Look<'_> {
         let is_gone = |(number, item): &(&u64, &Item)| item.is_listed && !item.is_closed() && !listed(number);
         let gone: Vec<u64> = self.seen.items.iter().filter(is_gone).map(|(number, _)| *number).collect();
         for number in gone {
-            self.item(number).await?;
+            self.item(number, true).await?;
         }
         self.seen.shown.retain(|number, _| listed(number));
         self.seen.shown_all = all;
