@@ -238,7 +238,7 @@ fn the_machine_is_kept_awake_while_a_turn_runs() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_watching_machine_stays_awake_for_what_is_polled_and_not_for_a_session_alone() {
+fn a_watching_machine_stays_awake_while_github_is_polled_for_a_session() {
     let github = GitHub::start();
     let stay = "[dispatch]\nkeep_awake = \"watches\"\n";
     let mut server = github.machine(stay);
