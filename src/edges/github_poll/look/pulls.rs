@@ -134,14 +134,11 @@ impl Look<'_> {
         // Until the whole list was dealt with once, nothing in it is new.
         let goes_on = all && self.seen.shown_all;
         let mut changed = BTreeSet::new();
-        if !is_same {
-            self.seen.shown_for.clone_from(&issues);
-            self.seen.shown_all = goes_on;
-            if !goes_on {
-                self.seen.shown.clear();
-            }
+        if !is_same && !goes_on {
+            self.seen.shown.clear();
         }
         if issues.is_empty() && !all {
+            (self.seen.shown_for, self.seen.shown_all) = (issues, false);
             return Ok(changed);
         }
         let path = format!("{}/pulls?state=open&sort=updated&direction=desc&per_page={PULLS}", self.base);
@@ -154,7 +151,8 @@ impl Look<'_> {
                 continue;
             }
             let closes = self.closes_one(pull);
-            if !closes && !(all && is_changed) {
+            let is_told = closes || all && is_changed;
+            if !is_told {
                 continue;
             }
             // The list shows less than the pull request itself, but all that links and states are made of.
@@ -176,7 +174,8 @@ impl Look<'_> {
             self.item(number, true).await?;
         }
         self.seen.shown.retain(|number, _| listed(number));
-        self.seen.shown_all = all;
+        // Not before: a list that could not be read is read anew as a whole.
+        (self.seen.shown_for, self.seen.shown_all) = (issues, all);
         self.asking.dealt_with(&path, etag);
         Ok(changed)
     }
