@@ -7,17 +7,6 @@ use support::{GitHub, Server, payloads, wait_until};
 
 const DEMO: &str = "/repos/octo-org/demo";
 
-/// A machine that polls this GitHub every second. Its server does not run yet.
-fn machine(github: &GitHub, more: &str) -> Server {
-    let config = format!(
-        "[github]\napi_url = \"{}\"\n[github_poll]\nenabled = true\ninterval = \"1s\"\n[routing]\ndebounce = \"30ms\"\n{more}",
-        github.url
-    );
-    let mut server = Server::new(&config);
-    server.set_env("GH_TOKEN", "gho_hidden");
-    server
-}
-
 fn run(id: u64, conclusion: Option<&str>) -> Value {
     let mut run = payloads::workflow_run(conclusion.unwrap_or_default(), "feature", &[])["workflow_run"].clone();
     run["id"] = id.into();
@@ -38,17 +27,6 @@ fn comment(id: u64, login: &str, association: &str, text: &str) -> Value {
     })
 }
 
-/// Pull request 20 of the branch `feature`, in the pages of `github`.
-fn pull(github: &GitHub, body: &str) -> Value {
-    let mut pull = payloads::pull(20, "feature");
-    pull["body"] = body.into();
-    pull["created_at"] = "2026-11-30T09:00:00Z".into();
-    github.page(&format!("{DEMO}/issues/20"), json!({"number": 20, "pull_request": {}}));
-    github.page(&format!("{DEMO}/pulls/20"), pull.clone());
-    github.page(&format!("{DEMO}/pulls/20/reviews"), json!([]));
-    pull
-}
-
 fn prompts(server: &Server) -> String {
     server.calls().iter().map(support::Call::prompt).collect()
 }
@@ -61,8 +39,8 @@ fn told(server: &Server, text: &str) {
 #[test]
 fn a_pull_request_s_news_of_every_kind_is_told_once_and_the_token_is_not() {
     let github = GitHub::start();
-    let mut server = machine(&github, "");
-    let open = pull(&github, "");
+    let mut server = github.machine("");
+    let open = github.pull("");
     github.runs(&[run(100, Some("success"))]);
     server.register("octo-org/demo#20", "claude", "safe-id");
     server.serve(&[]);
@@ -107,12 +85,12 @@ fn a_pull_request_s_news_of_every_kind_is_told_once_and_the_token_is_not() {
 #[test]
 fn an_issue_hears_of_the_checks_of_the_pull_request_that_closes_it() {
     let github = GitHub::start();
-    let mut server = machine(&github, "");
+    let mut server = github.machine("");
     github.page(&format!("{DEMO}/issues/15"), payloads::issue(15));
     server.register("octo-org/demo#15", "claude", "safe-id");
     server.serve(&[]);
     github.wait("/issues/15", 2);
-    let mut pull = pull(&github, "Closes #15");
+    let mut pull = github.pull("Closes #15");
     pull["created_at"] = jiff::Timestamp::now().to_string().into();
     github.page(&format!("{DEMO}/pulls/20"), pull.clone());
     github.runs(&[run(7, Some("failure"))]);
@@ -127,7 +105,7 @@ fn an_issue_hears_of_the_checks_of_the_pull_request_that_closes_it() {
 #[test]
 fn what_happened_while_we_were_down_is_found_and_what_came_before_a_session_is_not() {
     let github = GitHub::start();
-    let mut server = machine(&github, "");
+    let mut server = github.machine("");
     github.runs(&[run(2, None), run(1, Some("failure"))]);
     server.register("octo-org/demo@feature", "claude", "safe-id");
     server.serve(&[]);
@@ -153,7 +131,7 @@ fn what_happened_while_we_were_down_is_found_and_what_came_before_a_session_is_n
 #[test]
 fn what_a_page_hides_is_told_as_a_gap() {
     let github = GitHub::start();
-    let mut server = machine(&github, "");
+    let mut server = github.machine("");
     github.runs(&[run(1, Some("success"))]);
     server.register("octo-org/demo@feature", "claude", "safe-id");
     server.serve(&[]);
@@ -168,7 +146,7 @@ fn what_a_page_hides_is_told_as_a_gap() {
 #[test]
 fn trouble_is_said_and_ends() {
     let github = GitHub::start();
-    let mut server = machine(&github, "");
+    let mut server = github.machine("");
     github.refuse(DEMO, 404, &[]);
     server.register("octo-org/demo@feature", "claude", "safe-id");
     server.serve(&[]);
@@ -198,7 +176,7 @@ fn trouble_is_said_and_ends() {
 #[test]
 fn a_backfill_takes_in_what_the_webhook_never_brought() {
     let github = GitHub::start();
-    let mut server = machine(&github, "");
+    let mut server = github.machine("");
     server.register("octo-org/demo#15", "claude", "safe-id");
     server.serve(&[]);
     let known = payloads::issue_comment(15, "it came");
@@ -256,4 +234,23 @@ fn the_machine_is_kept_awake_while_a_turn_runs() {
     server.kill();
     wait_until("the lock is let go", || said().contains("let go"));
     server.release();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_watching_machine_stays_awake_while_github_is_polled_for_a_session() {
+    let github = GitHub::start();
+    let stay = "[dispatch]\nkeep_awake = \"watches\"\n";
+    let mut server = github.machine(stay);
+    let log = server.path("awake");
+    let stub = server.path("bin/systemd-inhibit");
+    std::fs::write(&stub, format!("#!/bin/sh\necho \"$@\" >>'{0}'\ncat\necho let go >>'{0}'\n", log.display()))
+        .expect("stub");
+    std::fs::set_permissions(&stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+    server.register("octo-org/demo@feature", "claude", "safe-id");
+    server.serve(&[]);
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("the lock is taken", || said().contains("--what=idle:sleep"));
+    server.kill();
+    wait_until("the lock is let go", || said().contains("let go"));
 }

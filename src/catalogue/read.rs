@@ -12,7 +12,8 @@ const EXCERPT: usize = 4096;
 
 /// What watchers are told of a delivery. `None` for what nobody can watch.
 pub fn occurrence(event: &Event, delivery: &str, received_at: Timestamp) -> Option<Occurrence> {
-    if matches!(event.nature, Nature::Watched | Nature::Unmapped) {
+    // GitHub has no action `observed`: polling only saw it.
+    if matches!(event.nature, Nature::Watched | Nature::Unmapped) || event.action.as_deref() == Some("observed") {
         return None;
     }
     let found = github::TYPES.iter().find(|known| known.name.strip_prefix("github.") == Some(event.name.as_str()))?;

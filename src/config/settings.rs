@@ -121,7 +121,7 @@ pub enum KeepAwake {
     /// While turns run.
     #[default]
     Turns,
-    /// While any session waits.
+    /// Also while a watch is active, or GitHub is polled for somebody.
     Watches,
     /// Not at all.
     Never,

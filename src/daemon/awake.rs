@@ -9,13 +9,14 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 
 use crate::config::KeepAwake;
-use crate::engine::{Sessions, TurnCount};
+use crate::engine::{Observing, TurnCount};
+use crate::store::Store;
 
 /// A shorter reason is none: no machine falls asleep that fast.
 const AFTER: Duration = Duration::from_secs(2);
 /// How long the machine is kept awake after the last reason, so that turns in a row share one lock.
 const LINGER: Duration = Duration::from_secs(5);
-/// How often sessions are counted, where they are a reason.
+/// How often is looked for reasons other than turns.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How long nothing is tried after it failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(600);
@@ -43,41 +44,91 @@ pub fn can_keep_awake(path: Option<&std::ffi::OsStr>) -> Result<(), String> {
     Ok(())
 }
 
+/// What there is to stay awake for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reasons {
+    /// How many turns run.
+    turns: usize,
+    /// How many watches at other MCP servers are active.
+    watches: usize,
+    /// Whether GitHub is polled for somebody.
+    polled: bool,
+}
+
+impl Reasons {
+    /// Whether they are enough. A session that waits for the webhook alone is no reason: nothing here has to ask for it.
+    fn suffice(self, mode: KeepAwake) -> bool {
+        match mode {
+            KeepAwake::Never => false,
+            KeepAwake::Turns => self.turns > 0,
+            KeepAwake::Watches => self.turns > 0 || self.watches > 0 || self.polled,
+        }
+    }
+}
+
+/// Where reasons are looked for.
+pub(super) struct Sources {
+    /// The turns that run.
+    pub(super) turns: TurnCount,
+    /// The watches.
+    pub(super) store: Store,
+    /// For whom GitHub is polled; `None` where it is not.
+    pub(super) observing: Option<Observing>,
+}
+
+impl Sources {
+    async fn reasons(&self, mode: KeepAwake) -> Reasons {
+        let mut reasons = Reasons { turns: *self.turns.watch().borrow(), ..Reasons::default() };
+        if mode != KeepAwake::Watches || reasons.turns > 0 {
+            return reasons;
+        }
+        let failed = |error: crate::engine::Error| {
+            tracing::warn!(error = %crate::domain::chain(&error), "could not see what there is to stay awake for");
+        };
+        match self.store.read(|db| db.watches(true)).await {
+            Ok(active) => reasons.watches = active.len(),
+            Err(error) => failed(error.into()),
+        }
+        if let Some(observing) = &self.observing {
+            reasons.polled = observing.is_needed().await.map_err(failed).unwrap_or(false);
+        }
+        reasons
+    }
+}
+
 /// Holds the lock whenever `mode` says so; for ever.
-pub(super) async fn run(mode: KeepAwake, turns: TurnCount, sessions: Sessions) {
+pub(super) async fn run(mode: KeepAwake, sources: Sources) {
     if mode == KeepAwake::Never {
         return;
     }
-    let mut turns = turns.watch();
+    let mut turns = sources.turns.watch();
     let mut held: Option<Child> = None;
     loop {
-        let wanted = *turns.borrow_and_update() > 0 || (mode == KeepAwake::Watches && any_open(&sessions).await);
-        let Some(child) = &mut held else {
-            if !wanted {
-                idle(mode, &mut turns).await;
-            } else {
+        turns.mark_unchanged();
+        let wanted = sources.reasons(mode).await.suffice(mode);
+        match &mut held {
+            None if !wanted => idle(mode, &mut turns).await,
+            None => {
                 tokio::time::sleep(AFTER).await;
-                if *turns.borrow_and_update() > 0 || mode == KeepAwake::Watches {
+                if sources.reasons(mode).await.suffice(mode) {
                     held = hold().await;
                 }
             }
-            continue;
-        };
-        if !wanted {
-            tokio::time::sleep(LINGER).await;
-            if *turns.borrow_and_update() == 0 {
-                // Its end is what lets go; it is collected when it is dropped.
-                held = None;
+            Some(_) if !wanted => {
+                tokio::time::sleep(LINGER).await;
+                if !sources.reasons(mode).await.suffice(mode) {
+                    // Its end is what lets go; it is collected when it is dropped.
+                    held = None;
+                }
             }
-            continue;
-        }
-        tokio::select! {
-            ended = child.wait() => {
-                tracing::info!(?ended, "the machine cannot be kept awake here; the-loop doctor says why");
-                held = None;
-                tokio::time::sleep(AFTER_FAILURE).await;
-            }
-            () = idle(mode, &mut turns) => {}
+            Some(child) => tokio::select! {
+                ended = child.wait() => {
+                    tracing::info!(?ended, "the machine cannot be kept awake here; the-loop doctor says why");
+                    held = None;
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                }
+                () = idle(mode, &mut turns) => {}
+            },
         }
     }
 }
@@ -100,12 +151,6 @@ async fn idle(mode: KeepAwake, turns: &mut tokio::sync::watch::Receiver<usize>) 
     }
 }
 
-async fn any_open(sessions: &Sessions) -> bool {
-    let sessions = sessions.clone();
-    let counted = tokio::task::spawn_blocking(move || sessions.now().map(|now| now.any_open()).unwrap_or(false));
-    counted.await.unwrap_or(false)
-}
-
 /// The lock ends with the child, and the child with its standard input: with us, however we end.
 async fn hold() -> Option<Child> {
     let (program, args) = command(std::process::id());
@@ -120,6 +165,31 @@ async fn hold() -> Option<Child> {
             tracing::info!(program, %error, "the machine cannot be kept awake");
             tokio::time::sleep(AFTER_FAILURE).await;
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mode_has_its_reasons() {
+        use KeepAwake::{Never, Turns, Watches};
+        let none = Reasons::default();
+        let (turn, watch) = (Reasons { turns: 1, ..none }, Reasons { watches: 1, ..none });
+        let polled = Reasons { polled: true, ..none };
+        for (mode, reasons, wanted) in [
+            (Never, turn, false),
+            (Turns, turn, true),
+            (Turns, watch, false),
+            (Turns, polled, false),
+            (Watches, none, false),
+            (Watches, turn, true),
+            (Watches, watch, true),
+            (Watches, polled, true),
+        ] {
+            assert_eq!(reasons.suffice(mode), wanted, "{mode:?} {reasons:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::config::Settings;
 use crate::domain::{Access, Principal, Secret};
 use crate::edges::listener::Routes;
 use crate::edges::mcp_server::{self, Parts};
-use crate::engine::{Bells, Courier, Feed, SubscriptionSettings, Subscriptions};
+use crate::engine::{Bells, Courier, Feed, Readers, SubscriptionSettings, Subscriptions};
 use crate::retry::Policy;
 use crate::store::Store;
 
@@ -62,7 +62,7 @@ pub(super) async fn start(
         Policy { max_attempts: all.max_attempts, backoff: all.retry_backoff.0, max_backoff: all.max_retry_backoff.0 };
     let feed = Feed::new(store.clone());
     let courier = Arc::clone(&bells.courier);
-    let subscriptions = Subscriptions::new(store.clone(), poster.clone(), Arc::new(granting), Arc::clone(&courier));
+    let subscriptions = Subscriptions::new(store.clone(), poster.clone(), Arc::new(granting), bells);
     let courier = Courier::new(store.clone(), poster, policy, exceptions, courier);
     let tasks = vec![
         tokio::spawn(feed.clone().run(Arc::clone(&bells.feed))),
@@ -77,7 +77,9 @@ pub(super) async fn start(
         max_streams: all.max_streams,
         heartbeat: HEARTBEAT,
     };
-    let parts = Parts { feed, subscriptions: Some(subscriptions), stop: stop.clone() };
+    let observers = Arc::clone(&bells.observers);
+    let readers = Readers::new(store.clone(), Arc::new(move || observers.notify_one()));
+    let parts = Parts { feed, readers, subscriptions: Some(subscriptions), stop: stop.clone() };
     Ok((mcp_server::routes(&serving, parts), tasks))
 }
 
@@ -97,9 +99,21 @@ async fn expire(store: Store) {
 
 /// Serves the feed of a state directory on standard input and output until the input ends.
 pub async fn run_stdio(state_dir: &Path) -> Result<(), Error> {
-    let feed = Feed::new(Store::beside(state_dir)?);
+    if super::holder(state_dir).is_none() {
+        tracing::warn!("no server runs in this state directory: nothing new comes until `the-loop serve` does");
+    }
+    let store = Store::beside(state_dir)?;
+    let feed = Feed::new(store.clone());
+    let server = state_dir.to_path_buf();
+    // Where no server runs, nobody is told: the next one sees who reads by itself.
+    let readers = Readers::new(
+        store,
+        Arc::new(move || {
+            super::poke(&server);
+        }),
+    );
     let follow = tokio::spawn(feed.clone().run_beside());
-    let served = mcp_server::serve_stdio(feed, HEARTBEAT).await;
+    let served = mcp_server::serve_stdio(feed, readers, HEARTBEAT).await;
     follow.abort();
     Ok(served?)
 }

@@ -156,8 +156,14 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let every_secret: Vec<Secret> = secrets.iter().chain(&tokens).cloned().collect();
     let servers = watching::servers(&settings, &state_dir, &environment, &every_secret)?;
     let dispatching = Arc::new(dispatcher_settings(&settings));
-    let polling = github_poll(&settings, &environment, Observing::new(store.clone(), sessions.clone(), bells.clone()));
-    let awake = awake::run(settings.dispatch.keep_awake, bells.turns.clone(), sessions.clone());
+    let observing = Observing::new(store.clone(), sessions.clone(), bells.clone(), settings.mcp.enabled);
+    let reasons = awake::Sources {
+        turns: bells.turns.clone(),
+        store: store.clone(),
+        observing: settings.github_poll.enabled.then(|| observing.clone()),
+    };
+    let awake = awake::run(settings.dispatch.keep_awake, reasons);
+    let polling = github_poll(&settings, &environment, observing);
     let runner = TurnRunner::new(TurnRunnerParts {
         state_dir: state_dir.clone(),
         config_file,
@@ -242,11 +248,24 @@ fn github_poll(
         let polling = github_poll::Settings {
             interval: poll.interval.0,
             max_age: poll.max_age.0,
+            checks: wanted_checks(&settings.routing),
             api_url: settings.github.api_url.clone(),
             variable: Box::new(variable),
         };
         github_poll::GithubPoll::new(polling, observing)
     })
+}
+
+/// Which checks of commits `wake_on` asks for.
+fn wanted_checks(routing: &crate::routing::Settings) -> github_poll::Checks {
+    let suites = routing.wakes("check_suite", Some("completed"));
+    github_poll::Checks {
+        suites,
+        // As for those that the webhook brings: their workflow_run tells the same.
+        of_actions: suites && !routing.wakes("workflow_run", Some("completed")),
+        runs: routing.wakes("check_run", Some("completed")),
+        statuses: routing.wake_on.iter().any(|wanted| wanted == "status" || wanted.starts_with("status.")),
+    }
 }
 
 /// Ends with the last running turn.

@@ -68,7 +68,7 @@ pub enum LinkKind {
     Closes,
     /// The commit was seen as the pull request's head.
     HeadCommit,
-    /// The branch of the base repository is the pull request's head.
+    /// The branch of the base repository is the pull request's head. Each leads to the other.
     HeadBranch,
 }
 

@@ -26,7 +26,7 @@ pub use occurrence::{Cursor, Occurrence, Place, Placed};
 pub use principal::{Access, Principal};
 pub use secret::Secret;
 pub use session::{Attention, Session, SessionKey, SessionStatus};
-pub use subscription::{Arguments, Subscription, SubscriptionId, SubscriptionState};
+pub use subscription::{Arguments, Reader, Subscription, SubscriptionId, SubscriptionState};
 pub use turn::{Failure, FailureKind, Turn, TurnId, TurnOutcome, TurnState, Usage};
 pub use units::{Size, Span};
 pub use watch::{Condition, EventOffer, Mode, Watch, WatchId, WatchState};

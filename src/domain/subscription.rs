@@ -12,6 +12,17 @@ use super::Place;
 /// The arguments of a subscription: filters by name, in order of name.
 pub type Arguments = BTreeMap<String, Value>;
 
+/// Somebody who reads the feed of one type of event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reader {
+    /// The event type.
+    pub name: String,
+    /// The filters.
+    pub arguments: Arguments,
+    /// Since when.
+    pub since: Timestamp,
+}
+
 /// A subscription's id: the same for the same principal, url, event and arguments.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub struct SubscriptionId(pub String);

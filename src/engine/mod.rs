@@ -13,6 +13,7 @@ mod explain;
 mod feed;
 mod intake;
 mod observing;
+mod readers;
 mod router;
 pub mod schedule;
 mod subscriptions;
@@ -33,6 +34,7 @@ pub use explain::explain;
 pub use feed::{Feed, Interest, Page, Said, Stream};
 pub use intake::Intake;
 pub use observing::{Observing, Waiting};
+pub use readers::{Readers, Told as ToldOfReader};
 pub use router::Router;
 pub use subscriptions::{
     Granted, Lifetime, Request, SubscribeError, SubscriptionSettings, Subscriptions, subscription_id,
@@ -182,11 +184,6 @@ impl SessionsNow<'_> {
     fn open_on_github(&self) -> Vec<Waiting> {
         let open = self.0.view.sessions().filter(|session| session.is_open() && session.work_item.repo().is_some());
         open.map(|s| Waiting { item: s.work_item.clone(), since: s.created_at, own: true }).collect()
-    }
-
-    /// Whether any session is open.
-    pub fn any_open(&self) -> bool {
-        self.0.view.sessions().any(Session::is_open)
     }
 
     /// Whether some session file cannot be read.

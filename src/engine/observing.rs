@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::domain::{Delivery, Receipt, WorkItem};
+use crate::domain::{Delivery, Reader, Receipt, WorkItem};
 use crate::store::{Accepting, PollRow, Store};
 
 use super::{Bells, Error, Sessions};
@@ -26,12 +26,25 @@ pub struct Observing {
     store: Store,
     sessions: Sessions,
     bells: Bells,
+    posts: bool,
 }
 
 impl Observing {
-    /// Observations go to `store`, for the sessions in `sessions`.
-    pub fn new(store: Store, sessions: Sessions, bells: Bells) -> Self {
-        Self { store, sessions, bells }
+    /// Observations go to `store`, for the sessions in `sessions` and whoever reads the feed; `posts` says whether
+    /// subscribers are posted to.
+    pub fn new(store: Store, sessions: Sessions, bells: Bells, posts: bool) -> Self {
+        Self { store, sessions, bells, posts }
+    }
+
+    /// Whether there is anybody to observe for.
+    pub async fn is_needed(&self) -> Result<bool, Error> {
+        Ok(!self.waiting().await?.is_empty() || !self.readers().await?.is_empty())
+    }
+
+    /// Everybody who reads the feed now.
+    pub async fn readers(&self) -> Result<Vec<Reader>, Error> {
+        let posts = self.posts;
+        Ok(self.store.read(move |db| db.readers(Timestamp::now(), posts)).await?)
     }
 
     /// Every work item on GitHub that an open session waits for, with the pull requests that are known to belong to it.

@@ -17,7 +17,7 @@ use crate::signing::{self, StandardSecret};
 use crate::store::{Store, Subscribe, Subscribed};
 
 use super::courier::signed_headers;
-use super::{Error, feed};
+use super::{Bells, Error, feed};
 
 /// How long a proof of an endpoint counts.
 const PROOF: Duration = Duration::from_secs(24 * 3600);
@@ -119,15 +119,18 @@ pub struct Subscriptions {
     poster: Poster,
     settings: Arc<SubscriptionSettings>,
     courier: Arc<Notify>,
+    observers: Arc<Notify>,
     challenges: Arc<Semaphore>,
     asked: Arc<Mutex<HashMap<String, (Instant, u32)>>>,
 }
 
 impl Subscriptions {
-    /// Subscriptions in `store`, proved through `poster`; `courier` is told of what is owed from the start.
-    pub fn new(store: Store, poster: Poster, settings: Arc<SubscriptionSettings>, courier: Arc<Notify>) -> Self {
+    /// Subscriptions in `store`, proved through `poster`. The courier is told of what is owed from the start, observers
+    /// of who comes and goes.
+    pub fn new(store: Store, poster: Poster, settings: Arc<SubscriptionSettings>, bells: &Bells) -> Self {
         let challenges = Arc::new(Semaphore::new(CHALLENGES));
-        Self { store, poster, settings, courier, challenges, asked: Arc::default() }
+        let (courier, observers) = (Arc::clone(&bells.courier), Arc::clone(&bells.observers));
+        Self { store, poster, settings, courier, observers, challenges, asked: Arc::default() }
     }
 
     /// Makes or refreshes a subscription.
@@ -163,6 +166,7 @@ impl Subscriptions {
             (Subscribed::Full, _) => Err(SubscribeError::Exhausted("you have as many subscriptions as you may")),
             (Subscribed::Granted { cursor, before }, truncated) => {
                 self.courier.notify_one();
+                self.observers.notify_one();
                 Ok(Granted { id, refresh_before: expires_at, cursor, truncated, before })
             }
         }
@@ -178,6 +182,7 @@ impl Subscriptions {
     ) -> Result<(), Error> {
         let id = subscription_id(principal, url, kind, arguments);
         self.store.write(move |db| db.remove_subscription(&id)).await?;
+        self.observers.notify_one();
         Ok(())
     }
 

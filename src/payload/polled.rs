@@ -41,6 +41,24 @@ impl CommentAction {
 pub enum Polled<'a> {
     /// A workflow run was completed.
     Run(&'a Value),
+    /// All checks of one app on a commit were completed.
+    Suite(&'a Value),
+    /// A single check was completed.
+    Check {
+        /// The check.
+        run: &'a Value,
+        /// The branch of this repository whose head it is about: the API does not say it here.
+        branch: Option<&'a str>,
+    },
+    /// A commit was given a status.
+    Status {
+        /// The status, which the API shows without its commit.
+        status: &'a Value,
+        /// The commit.
+        sha: &'a str,
+        /// The branches of this repository that are known to have it for their head.
+        branches: &'a [String],
+    },
     /// A comment on an issue or a pull request.
     Comment {
         /// What became of it.
@@ -68,20 +86,20 @@ pub enum Polled<'a> {
         /// The review.
         review: &'a Value,
     },
-    /// An issue was closed or opened again.
+    /// An issue was opened, closed or opened again.
     Issue {
-        /// `closed` or `reopened`.
+        /// `opened`, `closed` or `reopened`.
         action: &'a str,
         /// The issue.
         issue: &'a Value,
     },
-    /// A pull request was closed, opened again, pushed to or seen.
+    /// A pull request was opened, closed, opened again, pushed to or seen.
     Pull {
-        /// `closed`, `reopened`, `synchronize` or [`OBSERVED`].
+        /// `opened`, `closed`, `reopened`, `synchronize` or [`OBSERVED`].
         action: &'a str,
         /// The pull request.
         pull: &'a Value,
-        /// Who closed it, where that is known.
+        /// Who opened or closed it, where that is known.
         actor: Option<&'a Value>,
         /// The head before a push.
         before: Option<&'a str>,
@@ -103,6 +121,14 @@ pub enum Polled<'a> {
 pub fn from_github_poll(home: &Value, polled: &Polled<'_>, received_at: Timestamp) -> Result<Delivery, Error> {
     let (event, parts, mut body) = match *polled {
         Polled::Run(run) => run_body(run),
+        Polled::Suite(suite) => {
+            let parts = ["id", "conclusion", "updated_at"].map(|name| part(suite, name));
+            // Who asked for the checks, the API does not say.
+            let body = json!({"action": "completed", "check_suite": suite, "sender": null});
+            ("check_suite", ["suite".into()].into_iter().chain(parts).collect(), body)
+        }
+        Polled::Check { run, branch } => check_body(run, branch),
+        Polled::Status { status, sha, branches } => status_body(home, status, sha, branches),
         Polled::Comment { action, issue, comment } => {
             let body = comment_body(action, comment, ("issue", issue));
             ("issue_comment", comment_parts("comment", action, comment), body)
@@ -118,7 +144,11 @@ pub fn from_github_poll(home: &Value, polled: &Polled<'_>, received_at: Timestam
             ("pull_request_review", vec!["review".into(), part(review, "id"), action.into()], body)
         }
         Polled::Issue { action, issue } => {
-            let sender = issue.get("closed_by").filter(|_| action == "closed").cloned();
+            let sender = match action {
+                "closed" => issue.get("closed_by").cloned(),
+                "opened" => issue.get("user").cloned(),
+                _ => None,
+            };
             let body = json!({"action": action, "issue": issue, "sender": sender});
             ("issues", state_parts("issue", action, issue), body)
         }
@@ -179,6 +209,29 @@ fn run_body(run: &Value) -> (&'static str, Vec<String>, Value) {
     ("workflow_run", parts, body)
 }
 
+fn check_body(run: &Value, branch: Option<&str>) -> (&'static str, Vec<String>, Value) {
+    let mut run = run.clone();
+    if let (Some(branch), Some(suite)) = (branch, run.get_mut("check_suite").and_then(Value::as_object_mut)) {
+        suite.entry("head_branch").or_insert_with(|| branch.into());
+    }
+    let parts = ["id", "conclusion", "completed_at"].map(|name| part(&run, name));
+    let body = json!({"action": "completed", "check_run": run, "sender": null});
+    ("check_run", ["check".into()].into_iter().chain(parts).collect(), body)
+}
+
+fn status_body(home: &Value, status: &Value, sha: &str, branches: &[String]) -> (&'static str, Vec<String>, Value) {
+    let heads: Vec<_> = branches.iter().map(|name| json!({"name": name, "commit": {"sha": sha}})).collect();
+    let page = home.get("html_url").and_then(Value::as_str).map(|page| format!("{page}/commit/{sha}"));
+    let mut body = json!({"sha": sha, "name": home.get("full_name"), "branches": heads,
+        "commit": {"sha": sha, "html_url": page}, "sender": status.get("creator")});
+    if let Some(body) = body.as_object_mut() {
+        for name in ["id", "state", "context", "description", "target_url", "created_at", "updated_at"] {
+            body.insert(name.into(), status.get(name).cloned().unwrap_or_default());
+        }
+    }
+    ("status", vec!["status".into(), part(status, "id")], body)
+}
+
 fn comment_body(action: CommentAction, comment: &Value, of: (&str, &Value)) -> Value {
     // The author of a new comment is who acted; who edited one is not known, and nobody is trusted then.
     let sender = comment.get("user").filter(|_| action == CommentAction::Created);
@@ -198,10 +251,10 @@ fn comment_parts(kind: &str, action: CommentAction, comment: &Value) -> Vec<Stri
 }
 
 fn state_parts(kind: &str, action: &str, item: &Value) -> Vec<String> {
-    let when = if action == "closed" && item.get("closed_at").is_some_and(Value::is_string) {
-        "closed_at"
-    } else {
-        "updated_at"
+    let when = match action {
+        "opened" => "created_at",
+        "closed" if item.get("closed_at").is_some_and(Value::is_string) => "closed_at",
+        _ => "updated_at",
     };
     vec![kind.into(), part(item, "number"), action.into(), part(item, when)]
 }
@@ -274,6 +327,39 @@ mod tests {
         );
         assert_eq!(delivery.id, "poll:github.com:1:run:7:2:failure");
         assert_eq!(event.sender.map(|sender| sender.login).as_deref(), Some("octocat"));
+    }
+
+    #[test]
+    fn checks_and_statuses_are_one_happening_however_they_are_told() {
+        let app = json!({"slug": "buildkite"});
+        let suite = json!({
+            "id": 8, "app": app, "status": "completed", "conclusion": "failure", "head_branch": "x", "head_sha": SHA,
+            "created_at": "2026-11-30T09:00:00Z", "updated_at": "2026-11-30T10:00:00Z", "pull_requests": [],
+        });
+        let (delivery, event) = polled(&Polled::Suite(&suite));
+        assert_same(&event, &hooked("check_suite", json!({"action": "completed", "check_suite": suite})));
+        assert_eq!(delivery.id, "poll:github.com:1:suite:8:failure:2026-11-30T10:00:00Z");
+        let mut run = json!({
+            "id": 9, "name": "build", "app": app, "status": "completed", "conclusion": "success", "head_sha": SHA,
+            "started_at": "2026-11-30T09:00:00Z", "completed_at": "2026-11-30T10:00:00Z", "pull_requests": [],
+            "check_suite": {"id": 8},
+        });
+        let (_, event) = polled(&Polled::Check { run: &run, branch: Some("x") });
+        run["check_suite"]["head_branch"] = "x".into();
+        assert_same(&event, &hooked("check_run", json!({"action": "completed", "check_run": run})));
+        let status = json!({
+            "id": 10, "state": "failure", "context": "ci/other", "description": "It broke", "creator": person(),
+            "target_url": "https://ci.example.com/1", "created_at": "2026-11-30T10:00:00Z",
+            "updated_at": "2026-11-30T10:00:00Z",
+        });
+        let (_, event) = polled(&Polled::Status { status: &status, sha: SHA, branches: &["x".into()] });
+        let mut body = status.clone();
+        body["sha"] = SHA.into();
+        body["branches"] = json!([{"name": "x", "commit": {"sha": SHA}}]);
+        body["commit"] = json!({"sha": SHA, "html_url": format!("https://github.com/octo-org/demo/commit/{SHA}")});
+        let hooked = hooked("status", body);
+        assert_same(&event, &hooked);
+        assert_eq!(event.facts, hooked.facts);
     }
 
     #[test]

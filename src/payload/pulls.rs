@@ -123,9 +123,12 @@ fn about_pull_request<'a>(payload: &Payload<'a>, reading: &mut Reading) -> Field
     reading.learn(payload.commit(pull.at("head.sha")), item.as_ref(), LinkKind::HeadCommit, Some(&author));
     // A fork names its branches as it likes, so only a branch of this repository proves anything.
     if payload.is_same_repository(pull.at("head.repo")) == Some(true) {
-        let branch = pull.at("head.ref").text().and_then(|name| payload.branch(name));
-        reading.about(SubjectKind::Branch, branch.clone());
-        reading.learn(branch, item.as_ref(), LinkKind::HeadBranch, Some(&author));
+        let branch = pull.at("head.ref").text().and_then(|name| payload.repo()?.branch(name));
+        let node = branch.clone().map(Node::Item);
+        reading.about(SubjectKind::Branch, node.clone());
+        reading.learn(node, item.as_ref(), LinkKind::HeadBranch, Some(&author));
+        // A comment on the pull request does not name its branch: that is remembered for it.
+        reading.learn(item.clone().map(Node::Item), branch.as_ref(), LinkKind::HeadBranch, Some(&author));
     }
     pull
 }

@@ -160,7 +160,7 @@ fn a_forks_branch_proves_nothing() {
         let event = event("pull_request", &json!({"action": "closed", "pull_request": pull, "repository": repo()}));
         event.expect("pull").links.iter().map(|link| link.kind).collect::<Vec<_>>()
     };
-    assert_eq!(pull(json!({"id": 1})), [LinkKind::HeadCommit, LinkKind::HeadBranch]);
+    assert_eq!(pull(json!({"id": 1})), [LinkKind::HeadCommit, LinkKind::HeadBranch, LinkKind::HeadBranch]);
     assert_eq!(pull(json!({"id": 2})), [LinkKind::HeadCommit]);
     assert_eq!(pull(Value::Null), [LinkKind::HeadCommit]);
 }

@@ -160,6 +160,13 @@ impl Search<'_> {
             LinkKind::Transferred => format!("{a} and {b} are one issue, which was transferred"),
             LinkKind::Closes => format!("{a} closes {b}{by}"),
             LinkKind::HeadCommit => format!("{a} was seen as the head of {b}{by}"),
+            LinkKind::HeadBranch if is_branch(&link.to) => {
+                // Every pull request has a branch, and few branches have a session.
+                if !self.has_session(&link.to) {
+                    return;
+                }
+                format!("{b} is the head branch of {a}{by}")
+            }
             LinkKind::HeadBranch => format!("{a} is the head branch of {b}{by}"),
         };
         // A stranger may claim that a pull request closes an issue, and may fail its checks on purpose with any text.
@@ -188,6 +195,12 @@ impl Search<'_> {
             let rank = rank.into_iter().chain([ITSELF]).collect();
             self.candidates.push(Candidate { item, rank, how, session });
         }
+    }
+
+    /// Whether there is a session for `item`, open or not.
+    fn has_session(&self, item: &WorkItem) -> bool {
+        let spellings = self.spellings(&self.canonical(&Node::Item(item.clone())));
+        spellings.iter().any(|spelling| self.sessions.find(&SessionKey(spelling.key())).is_some())
     }
 
     /// The open session for `item`, under any name that its repository has had.
@@ -263,7 +276,8 @@ fn next_rank(rank: &[u8], kind: LinkKind) -> Option<Rank> {
             }
         }
         LinkKind::HeadCommit => Some(rank.to_vec()),
-        LinkKind::HeadBranch => Some(vec![HEAD_BRANCH]),
+        // From a pull request to its branch and on to others of that branch would be too far.
+        LinkKind::HeadBranch => (!rank.contains(&HEAD_BRANCH)).then(|| vec![HEAD_BRANCH]),
     }
 }
 
@@ -272,6 +286,10 @@ fn branch_of(node: &Node) -> Option<&str> {
         Node::Item(WorkItem::Github { target: Target::Branch(name), .. }) => Some(name),
         _ => None,
     }
+}
+
+fn is_branch(item: &WorkItem) -> bool {
+    matches!(item, WorkItem::Github { target: Target::Branch(_), .. })
 }
 
 /// The issue after which a branch is named: a segment `issue-15`, perhaps with more words after it.

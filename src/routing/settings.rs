@@ -55,6 +55,16 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether `wake_on` names this event, with this action or with any.
+    pub fn wakes(&self, name: &str, action: Option<&str>) -> bool {
+        self.wake_on.iter().any(|wanted| match wanted.split_once('.') {
+            None => wanted == name,
+            Some((wanted, wanted_action)) => wanted == name && Some(wanted_action) == action,
+        })
+    }
+}
+
 /// `[trust]`: whose words may wake an agent. Logins compare without case.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "snake_case")]

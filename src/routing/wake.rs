@@ -17,26 +17,20 @@ pub(super) fn refusal(event: &Event, settings: &Settings) -> Option<String> {
     if event.action.as_deref() == Some(OBSERVED) {
         return Some("it was only seen, nothing happened".into());
     }
-    let wakes = |name: &str, action: Option<&str>| {
-        settings.wake_on.iter().any(|wanted| match wanted.split_once('.') {
-            None => wanted == name,
-            Some((wanted, wanted_action)) => wanted == name && Some(wanted_action) == action,
-        })
-    };
     if event.name == "status" {
         // A status has a state where other events have an action.
         let state = event.text("status.state").unwrap_or_default();
         let named = settings.wake_on.iter().any(|wanted| wanted.strip_prefix("status.") == Some(state));
-        if !named && !wakes("status", None) {
+        if !named && !settings.wakes("status", None) {
             return Some("`status` is not in wake_on".into());
         }
         let is_result = RESULTS.contains(&state);
         return (!named && !is_result).then(|| "this commit status is not a result yet".to_string());
     }
-    if !wakes(&event.name, event.action.as_deref()) {
+    if !settings.wakes(&event.name, event.action.as_deref()) {
         return Some(format!("`{}` is not in wake_on", event.title()));
     }
     let of_actions = event.name == "check_suite" && event.text("check_suite.app") == Some("github-actions");
-    (of_actions && wakes("workflow_run", event.action.as_deref()))
+    (of_actions && settings.wakes("workflow_run", event.action.as_deref()))
         .then(|| "a check suite of GitHub Actions: its workflow_run tells the same".to_string())
 }

@@ -14,6 +14,7 @@ mod links;
 mod owed;
 mod polls;
 mod principals;
+mod readers;
 mod refusals;
 mod retention;
 mod schema;
@@ -173,6 +174,16 @@ impl Store {
         work: impl FnOnce(&Db) -> Result<T, Error> + Send + 'static,
     ) -> Result<Submitted<T>, Error> {
         self.writer.submit(work).map(Submitted)
+    }
+
+    /// Runs `work` in a transaction on a connection of its own, also beside a server: for what is written seldom.
+    pub async fn write_apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let path = Arc::clone(&self.path);
+        let written = tokio::task::spawn_blocking(move || Db::open_file(&path, Access::Write)?.transaction(work));
+        written.await.map_err(|_| Error::Closed)?
     }
 
     /// Runs `work` on a reading connection, off the async threads.

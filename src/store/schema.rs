@@ -276,6 +276,14 @@ const MIGRATIONS: &[&str] = &[
     r"
     -- When an issue or pull request was last reopened: what closed it before that comes too late to close its session.
     CREATE TABLE reopenings (topic TEXT PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    -- Who reads the feed of a repository by polling or by stream, until when unless they say so again.
+    CREATE TABLE readers (
+        name      TEXT    NOT NULL,
+        arguments TEXT    NOT NULL,
+        since     INTEGER NOT NULL,
+        until     INTEGER NOT NULL,
+        PRIMARY KEY (name, arguments)
+    ) STRICT, WITHOUT ROWID;
 ",
 ];
 

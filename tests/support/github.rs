@@ -6,8 +6,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::payloads::{self, SHA};
+use super::server::Server;
 use super::wait::wait_until;
 
 /// One request that was answered.
@@ -50,12 +52,26 @@ impl GitHub {
             }
         });
         let github = Self { url, world };
-        github.page("/repos/octo-org/demo", super::payloads::repository());
+        github.page("/repos/octo-org/demo", payloads::repository());
         for empty in ["issues/comments", "pulls/comments", "pulls"] {
             github.page(&format!("/repos/octo-org/demo/{empty}"), Value::Array(Vec::new()));
         }
         github.runs(&[]);
+        github.branch("feature", SHA);
+        github.suites(SHA, &[]);
+        github.statuses(SHA, &[]);
         github
+    }
+
+    /// A machine that polls this GitHub every second. Its server does not run yet.
+    pub fn machine(&self, more: &str) -> Server {
+        let config = format!(
+            "[github]\napi_url = \"{}\"\n[github_poll]\nenabled = true\ninterval = \"1s\"\n{more}\n[routing]\ndebounce = \"30ms\"\n",
+            self.url
+        );
+        let mut server = Server::new(&config);
+        server.set_env("GH_TOKEN", "gho_hidden");
+        server
     }
 
     /// What stands at a path, whatever the query.
@@ -65,10 +81,35 @@ impl GitHub {
 
     /// The workflow runs, newest first.
     pub fn runs(&self, runs: &[Value]) {
-        self.page(
-            "/repos/octo-org/demo/actions/runs",
-            serde_json::json!({"total_count": runs.len(), "workflow_runs": runs}),
-        );
+        self.page("/repos/octo-org/demo/actions/runs", json!({"total_count": runs.len(), "workflow_runs": runs}));
+    }
+
+    /// Pull request 20 of the branch `feature`, with no review.
+    pub fn pull(&self, body: &str) -> Value {
+        let mut pull = payloads::pull(20, "feature");
+        pull["body"] = body.into();
+        pull["created_at"] = "2026-11-30T09:00:00Z".into();
+        self.page("/repos/octo-org/demo/issues/20", json!({"number": 20, "pull_request": {}}));
+        self.page("/repos/octo-org/demo/pulls/20", pull.clone());
+        self.page("/repos/octo-org/demo/pulls/20/reviews", json!([]));
+        pull
+    }
+
+    /// Where a branch is.
+    pub fn branch(&self, name: &str, sha: &str) {
+        let found = json!({"name": name, "commit": {"sha": sha}, "protected": false});
+        self.page(&format!("/repos/octo-org/demo/branches/{name}"), found);
+    }
+
+    /// The check suites of a commit.
+    pub fn suites(&self, sha: &str, suites: &[Value]) {
+        let found = json!({"total_count": suites.len(), "check_suites": suites});
+        self.page(&format!("/repos/octo-org/demo/commits/{sha}/check-suites"), found);
+    }
+
+    /// The statuses of a commit, newest first.
+    pub fn statuses(&self, sha: &str, statuses: &[Value]) {
+        self.page(&format!("/repos/octo-org/demo/commits/{sha}/statuses"), statuses.into());
     }
 
     /// Answers a path with a status and headers until [`allow`](Self::allow).

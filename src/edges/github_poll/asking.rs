@@ -127,6 +127,13 @@ impl Asking {
         }
     }
 
+    /// Keeps the version of a path that this look need not ask for.
+    pub(super) fn keep(&mut self, path: &str) {
+        if let Some(etag) = self.before.get(path) {
+            self.etags.insert(path.to_owned(), etag.clone());
+        }
+    }
+
     /// Remembers the version of what was wholly dealt with.
     pub(super) fn dealt_with(&mut self, path: &str, etag: Option<String>) {
         if let Some(etag) = etag {

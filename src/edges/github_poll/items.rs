@@ -71,7 +71,7 @@ mod tests {
 
     fn item(is_pull: bool, state: &str, sha: &str, body: &str) -> Item {
         let shown = json!({"state": state, "head": {"sha": sha}, "body": body});
-        Item { is_pull, shown, reviews: None, is_new: false }
+        Item { is_pull, shown, reviews: None, is_new: false, is_listed: false }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! One look at one repository: what is asked for, in which order, and what it makes.
 
+mod branches;
+mod checks;
+mod issues;
 mod pulls;
 mod verdicts;
 mod words;
@@ -12,7 +15,7 @@ use serde_json::Value;
 
 use super::asking::{Asking, Got, Stop};
 use super::needs::Need;
-use super::seen::Seen;
+use super::seen::{Item, Seen};
 use super::trim;
 use crate::clients::GithubApi;
 use crate::domain::Delivery;
@@ -110,8 +113,12 @@ impl Look<'_> {
     }
 
     async fn sections(&mut self) -> Result<(), Stop> {
+        let branches = self.branch_pulls().await;
+        self.or_refused(branches)?;
+        let of_branches = self.seen.branch_pulls.values().any(|pulls| !pulls.is_empty());
         // A delivery about a comment shows its issue, so comments wait until that was asked for.
-        let comments = match self.need.numbers.is_empty() {
+        let whole = self.need.whole;
+        let comments = match self.need.numbers.is_empty() && !of_branches && !whole.comments {
             true => None,
             false => {
                 let comments = self.comments("issues/comments").await;
@@ -120,20 +127,26 @@ impl Look<'_> {
         };
         self.items().await?;
         let discovered = self.discover().await;
-        self.or_refused(discovered)?;
+        let changed = self.or_refused(discovered)?.unwrap_or_default();
+        let issues = self.whole_issues().await;
+        self.or_refused(issues)?;
         if let Some((comments, mut stream, etag)) = comments {
-            self.tell_comments(&comments, &mut stream);
+            self.tell_comments(&comments, &mut stream).await?;
             self.commit_stream("issues/comments", stream, etag);
         } else {
             self.seen.comments = None;
         }
-        let pulls: Vec<u64> = self.seen.items.iter().filter(|(_, item)| item.is_pull).map(|(n, _)| *n).collect();
-        if pulls.is_empty() {
+        let is_asked = |(number, item): &(&u64, &Item)| {
+            item.is_pull && (!item.is_listed || whole.reviews && changed.contains(number))
+        };
+        let pulls: Vec<u64> = self.seen.items.iter().filter(is_asked).map(|(number, _)| *number).collect();
+        let is_polled = |item: &Item| item.is_pull && !item.is_listed;
+        if !whole.line_comments && !self.seen.items.values().any(is_polled) {
             self.seen.review_comments = None;
         } else {
             let comments = self.comments("pulls/comments").await;
             if let Some((comments, mut stream, etag)) = self.or_refused(comments)? {
-                self.tell_review_comments(&comments, &mut stream);
+                self.tell_review_comments(&comments, &mut stream).await?;
                 self.commit_stream("pulls/comments", stream, etag);
             }
         }
@@ -141,7 +154,8 @@ impl Look<'_> {
             self.reviews(number).await?;
         }
         let runs = self.runs().await;
-        self.or_refused(runs).map(drop)
+        self.or_refused(runs)?;
+        self.checks().await
     }
 
     fn tell(&mut self, when: When, polled: &Polled<'_>) {

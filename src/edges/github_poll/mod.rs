@@ -1,11 +1,13 @@
-//! GitHub without a webhook: asking for what open sessions wait for, and handing it over as the webhook would.
+//! GitHub without a webhook: asking for what open sessions wait for and readers of the feed read, and handing it over as
+//! the webhook would.
 //!
-//! One observation per repository, however many sessions wait in it; nothing is asked for nobody. What to ask for
-//! ([`needs`]), what an answer means ([`runs`], [`stream`], [`items`]) and when to ask again ([`pace`]) are pure; one
+//! One observation per repository, however many wait in it; nothing is asked for nobody. What to ask for
+//! ([`needs`]), what an answer means ([`runs`], [`heads`], [`stream`], [`items`]) and when to ask again ([`pace`]) are pure; one
 //! [`look`] asks. What was seen and the deliveries that it led to are kept in one transaction. Specification:
 //! `docs/specs/github-poll.md`.
 
 mod asking;
+mod heads;
 mod items;
 mod look;
 mod needs;
@@ -28,6 +30,8 @@ use uuid::Uuid;
 use crate::clients::{self, GithubApi};
 use crate::domain::chain;
 use crate::engine::{Error, Observing, PollRow};
+
+pub use needs::Checks;
 
 use asking::Stop;
 use needs::Need;
@@ -52,6 +56,8 @@ pub struct Settings {
     pub interval: Duration,
     /// What happened longer ago is told as a gap.
     pub max_age: Duration,
+    /// Which checks of commits wake sessions.
+    pub checks: Checks,
     /// The API of github.com.
     pub api_url: String,
     /// The value of a variable of our environment: where tokens are looked for.
@@ -135,7 +141,8 @@ impl GithubPoll {
         plans: &mut BTreeMap<String, Plan>,
         looks: &mut JoinSet<Done>,
     ) -> Result<Option<Timestamp>, Error> {
-        let needs = needs::needs(&self.observing.waiting().await?);
+        let needs =
+            needs::needs(&self.observing.waiting().await?, &self.observing.readers().await?, self.settings.checks);
         let wanted: BTreeSet<String> = needs.keys().cloned().collect();
         let had = plans.len();
         plans.retain(|repository, plan| wanted.contains(repository) || plan.is_under_way);

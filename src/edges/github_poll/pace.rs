@@ -42,7 +42,8 @@ pub(super) fn judge(answer: &ApiAnswer, now: Timestamp) -> Verdict {
         200..=299 => Verdict::Fresh,
         304 => Verdict::Same,
         401 => Verdict::BadToken,
-        404 | 410 | 451 => Verdict::Missing,
+        // 409 is the answer of an empty repository, 422 that for a commit that is not there.
+        404 | 409 | 410 | 422 | 451 => Verdict::Missing,
         403 | 429 => limit(answer, now).map_or(Verdict::Forbidden, Verdict::Limited),
         _ => Verdict::Broken,
     }
@@ -106,6 +107,7 @@ mod tests {
         };
         assert_eq!(judge(&refusal(403), now()), Verdict::Forbidden);
         assert_eq!(judge(&refusal(401), now()), Verdict::BadToken);
+        assert_eq!(judge(&refusal(422), now()), Verdict::Missing);
         assert_eq!(judge(&refusal(502), now()), Verdict::Broken);
         assert_eq!(until(&refusal(429)), Some(1060));
         let named = ApiAnswer { retry_after: Some(Duration::from_secs(4)), ..refusal(403) };

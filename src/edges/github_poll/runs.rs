@@ -31,10 +31,10 @@ pub(super) fn questions(need: &Need, seen: &Seen, pulls: &BTreeMap<u64, &Item>) 
             questions.push(Question { query, old_until });
         }
     };
-    for branch in &need.branches {
+    for branch in &need.run_branches {
         ask("branch", branch, Timestamp::MAX);
     }
-    for item in pulls.values().filter(|item| !item.is_closed()) {
+    for item in pulls.values().filter(|item| !item.is_closed() && !item.is_listed) {
         if let Some(sha) = item.text("/head/sha") {
             // A head that came while we watched has only new runs.
             ask("head_sha", sha, if item.is_new { Timestamp::MIN } else { Timestamp::MAX });
@@ -42,7 +42,7 @@ pub(super) fn questions(need: &Need, seen: &Seen, pulls: &BTreeMap<u64, &Item>) 
     }
     // A change of the way of asking is no new beginning: what came since the last look is news.
     let last = seen.looked_at.filter(|_| !seen.runs.is_empty());
-    if questions.len() > MAX_QUESTIONS {
+    if need.whole.runs || questions.len() > MAX_QUESTIONS {
         return vec![Question { query: String::new(), old_until: last.unwrap_or(Timestamp::MAX) }];
     }
     if seen.runs.contains_key("") {
@@ -190,17 +190,17 @@ mod tests {
 
     #[test]
     fn many_questions_become_one() {
-        let mut need = Need {
-            repo: crate::domain::RepoName::new("github.com", "o", "r").expect("repo"),
-            branches: ["a b".to_owned()].into(),
-            numbers: BTreeMap::new(),
-            items: Vec::new(),
+        let waiting = crate::engine::Waiting {
+            item: crate::domain::WorkItem::parse("o/r@a").expect("item"),
             since: Timestamp::UNIX_EPOCH,
+            own: true,
         };
+        let mut need = super::super::needs::needs(&[waiting], &[], Default::default()).remove("o/r").expect("a need");
+        need.run_branches = ["a b".to_owned()].into();
         let none = BTreeMap::new();
         let asked = questions(&need, &Seen::default(), &none);
         assert_eq!(asked, [Question { query: "branch=a+b".into(), old_until: Timestamp::MAX }]);
-        need.branches.extend((0..9).map(|n| format!("b{n}")));
+        need.run_branches.extend((0..9).map(|n| format!("b{n}")));
         let all = questions(&need, &Seen::default(), &none);
         assert_eq!(all, [Question { query: String::new(), old_until: Timestamp::MAX }]);
         let looked = Timestamp::from_second(5).ok();

@@ -28,13 +28,29 @@ pub(super) struct Seen {
     pub(super) review_comments: Option<Stream>,
     /// Issues and pull requests, by number.
     pub(super) items: BTreeMap<u64, Item>,
-    /// Open pull requests that were shown to the router, with the version that was shown.
+    /// Open pull requests that were dealt with in the list of all, with the version that was dealt with.
     pub(super) shown: BTreeMap<u64, String>,
     /// The issues for which these were looked for.
     pub(super) shown_for: BTreeSet<u64>,
+    /// Whether all of them were looked at, for readers.
+    pub(super) shown_all: bool,
+    /// Issues that were seen in the list of all, with their states.
+    pub(super) issues: Option<BTreeMap<u64, String>>,
+    /// The open pull requests of each branch that is polled.
+    pub(super) branch_pulls: BTreeMap<String, BTreeSet<u64>>,
+    /// The head of each branch that is polled.
+    pub(super) branches: BTreeMap<String, BranchHead>,
+    /// What was seen of the checks of commits, by hash.
+    pub(super) heads: BTreeMap<String, Head>,
 }
 
 impl Seen {
+    /// Whether this happened after the last look, as far as whole seconds tell.
+    pub(super) fn is_since_last(&self, at: Option<Timestamp>) -> bool {
+        let last = self.looked_at.map(|last| last.checked_sub(SignedDuration::from_secs(2)).unwrap_or(last));
+        last.zip(at).is_some_and(|(last, at)| at > last)
+    }
+
     /// A time of our clock, by GitHub's.
     pub(super) fn theirs(&self, ours: Timestamp) -> Timestamp {
         ours.checked_add(SignedDuration::from_millis(self.ahead_ms)).unwrap_or(ours)
@@ -44,6 +60,33 @@ impl Seen {
 /// The workflow runs of one question: each with its attempt and conclusion; an empty text is one that goes on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Runs(pub(super) BTreeMap<u64, String>);
+
+/// Where a branch is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BranchHead {
+    /// Its head; empty while there is no such branch.
+    pub(super) sha: String,
+    /// Whether it came there while we watched: then its checks are news.
+    pub(super) is_new: bool,
+}
+
+/// The checks of one commit. What was never asked for is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Head {
+    /// Check suites: conclusion and time; an empty text is one that goes on.
+    pub(super) suites: Option<BTreeMap<u64, String>>,
+    /// Check runs, likewise.
+    pub(super) checks: Option<BTreeMap<u64, String>>,
+    /// Commit statuses.
+    pub(super) statuses: Option<BTreeSet<u64>>,
+    /// Whether the newest status of some context is `pending`.
+    pub(super) is_pending: bool,
+    /// When they were last asked for, by our clock.
+    pub(super) asked_at: Option<Timestamp>,
+    /// When they were last found changed, by our clock.
+    pub(super) changed_at: Option<Timestamp>,
+}
 
 /// Comments in the order of their last change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,12 +108,20 @@ pub(super) struct Item {
     pub(super) reviews: Option<Reviews>,
     /// Whether its first head's runs and its first reviews are news: it was made while we watched.
     pub(super) is_new: bool,
+    /// Whether it is known from the list of all alone: neither its runs nor its checks are asked for by its own.
+    #[serde(default)]
+    pub(super) is_listed: bool,
 }
 
 impl Item {
     /// Text at a path of the item, such as `/head/sha`.
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         self.shown.pointer(path).and_then(Value::as_str)
+    }
+
+    /// When it was made.
+    pub(super) fn created_at(&self) -> Option<Timestamp> {
+        self.text("/created_at")?.parse().ok()
     }
 
     /// Whether it is closed.

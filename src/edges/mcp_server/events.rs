@@ -41,6 +41,7 @@ impl Events {
         let params = Params::read(params)?;
         let interest = params.interest(dialect, access(context))?;
         let (cursor, limit) = (params.cursor()?, params.max_events()?);
+        self.note(&interest).await;
         let page = self.feed.poll(interest, cursor, limit).await.map_err(|error| internal(&error))?;
         let next = if page.has_more { SOON_MS } else { LATER_MS };
         Ok(json!({

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Access, Principal};
-use crate::engine::{Feed, Subscriptions};
+use crate::engine::{Feed, Interest, Readers, Subscriptions};
 
 use super::dialect::{Dialect, EXTENSION};
 use super::{Parts, tools};
@@ -33,6 +33,7 @@ const INSTRUCTIONS: &str = "the-loop knows what happens in GitHub repositories (
 #[derive(Clone)]
 pub(super) struct Events {
     pub(super) feed: Feed,
+    pub(super) readers: Readers,
     pub(super) subscriptions: Option<Subscriptions>,
     pub(super) stop: CancellationToken,
     pub(super) streams: Arc<Semaphore>,
@@ -41,8 +42,16 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn new(parts: Parts, streams: Arc<Semaphore>, heartbeat: Duration) -> Self {
-        let Parts { feed, subscriptions, stop } = parts;
-        Self { feed, subscriptions, stop, streams, heartbeat }
+        let Parts { feed, readers, subscriptions, stop } = parts;
+        Self { feed, readers, subscriptions, stop, streams, heartbeat }
+    }
+
+    /// Notes that a client reads this, so that it is observed for it.
+    pub(super) async fn note(&self, interest: &Interest) {
+        if let Err(error) = self.readers.note(interest).await {
+            // It is served all the same from what others have observed.
+            tracing::warn!(error = %crate::domain::chain(&error), "could not note who reads");
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Principal, Secret};
-use crate::engine::{Feed, Subscriptions};
+use crate::engine::{Feed, Readers, Subscriptions};
 
 use auth::Doors;
 use handler::Events;
@@ -58,6 +58,8 @@ pub struct Settings {
 pub struct Parts {
     /// What is read.
     pub feed: Feed,
+    /// Who reads it.
+    pub readers: Readers,
     /// Who is posted to; none on stdio.
     pub subscriptions: Option<Subscriptions>,
     /// The end of streams.

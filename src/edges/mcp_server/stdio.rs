@@ -8,7 +8,7 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Feed;
+use crate::engine::{Feed, Readers};
 
 use super::Parts;
 use super::advertise::Advertising;
@@ -29,9 +29,9 @@ pub enum StdioError {
 }
 
 /// Serves until the input ends.
-pub async fn serve(feed: Feed, heartbeat: Duration) -> Result<(), StdioError> {
+pub async fn serve(feed: Feed, readers: Readers, heartbeat: Duration) -> Result<(), StdioError> {
     let stop = CancellationToken::new();
-    let parts = Parts { feed, subscriptions: None, stop: stop.clone() };
+    let parts = Parts { feed, readers, subscriptions: None, stop: stop.clone() };
     let events = Events::new(parts, Arc::new(Semaphore::new(STREAMS)), heartbeat);
     let inner = IntoTransport::<RoleServer, _, _>::into_transport(stdio());
     let transport = Advertising { inner, stop };

@@ -6,7 +6,7 @@ use rmcp::service::{RequestContext, ServiceError};
 use serde_json::{Value, json};
 
 use crate::edges::listener::Place;
-use crate::engine::Said;
+use crate::engine::{Interest, Said};
 
 use super::dialect::{Dialect, Fault, SUBSCRIPTION_ID};
 use super::events::occurrence;
@@ -57,12 +57,12 @@ impl Events {
             return Err(dialect.error(Fault::ResourceExhausted, "too many streams are open", None));
         };
         let id = serde_json::to_value(&context.id).unwrap_or_default();
-        let mut stream = self.feed.stream(interest, cursor);
+        let mut stream = self.feed.stream(interest.clone(), cursor);
         let frames = Frames { context, id: id.clone() };
         let told = tokio::select! {
             () = context.ct.cancelled() => Err(End::Gone),
             () = self.stop.cancelled() => Ok(()),
-            told = self.tell(&mut stream, &frames) => told,
+            told = self.tell(&mut stream, &interest, &frames) => told,
         };
         match told {
             Ok(()) | Err(End::Gone) => {}
@@ -75,8 +75,14 @@ impl Events {
     }
 
     /// Tells all there is to tell; ends only by failing.
-    async fn tell(&self, stream: &mut crate::engine::Stream, frames: &Frames<'_>) -> Result<(), End> {
+    async fn tell(
+        &self,
+        stream: &mut crate::engine::Stream,
+        interest: &Interest,
+        frames: &Frames<'_>,
+    ) -> Result<(), End> {
         loop {
+            self.note(interest).await;
             loop {
                 let past = stream.past().await?;
                 if past.is_empty() {

@@ -40,6 +40,23 @@ fn a_way_through_a_pull_request_goes_on_from_there() {
 }
 
 #[test]
+fn a_comment_on_a_pull_request_reaches_the_session_of_its_branch_and_no_further() {
+    let world = |sessions: &[&str]| {
+        World::with(sessions)
+            .linked(node("#16"), LinkKind::HeadBranch, "@b")
+            .linked(node("@b"), LinkKind::HeadBranch, "#16")
+            .linked(node("@b"), LinkKind::HeadBranch, "#17")
+            .linked(node("#16"), LinkKind::Closes, "#15")
+    };
+    assert_eq!(world(&["@b"]).told(&comment("#16")), keys(&["@b"]));
+    assert_eq!(world(&["@b", "#15"]).told(&comment("#16")), keys(&["#15"]));
+    assert!(world(&["#17"]).told(&comment("#16")).is_empty());
+    let reason = world(&["@b"]).decide(&comment("#16")).reason;
+    assert!(reason.contains("octo-org/demo@b is the head branch of octo-org/demo#16"), "{reason}");
+    assert_eq!(world(&[]).decide(&comment("#16")).work_items, [item("#16"), item("#15")]);
+}
+
+#[test]
 fn an_events_own_links_count_and_circles_end() {
     let mut told = comment("#16");
     told.links = vec![link(node("#16"), LinkKind::Closes, "#15"), link(node("#15"), LinkKind::Recorded, "#16")];

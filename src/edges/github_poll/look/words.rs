@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::asking::{Got, Stop, list};
 use super::super::seen::Stream;
 use super::super::{stream, trim};
 use super::{Look, MAX_PAGES, When};
 use crate::payload::Polled;
+
+/// How many issues and pull requests are asked for in one look because somebody commented on them.
+const MAX_OTHERS: usize = 20;
 
 impl Look<'_> {
     /// Asks for the changed comments of a collection: them, what is known, and the version once they are dealt with.
@@ -17,12 +20,13 @@ impl Look<'_> {
         collection: &str,
     ) -> Result<(Vec<Value>, Taking, Option<(String, Option<String>)>), Stop> {
         let now = self.github_now();
-        let known = match collection {
-            "issues/comments" => self.seen.comments.clone(),
-            _ => self.seen.review_comments.clone(),
+        let (known, only_pulls) = match collection {
+            "issues/comments" => (self.seen.comments.clone(), false),
+            _ => (self.seen.review_comments.clone(), true),
         };
         let is_first = known.is_none();
-        let mut stream = known.unwrap_or_else(|| Stream { floor: now, done: BTreeMap::new() });
+        let mut stream =
+            known.unwrap_or_else(|| Stream { floor: self.begin_comments(only_pulls, now), done: BTreeMap::new() });
         let horizon = now.checked_sub(self.max_age).unwrap_or(stream.floor);
         if self.seen.looked_at.is_some_and(|at| at < horizon) && stream.floor < horizon {
             self.tell_gap("comments", self.seen.looked_at, horizon);
@@ -60,26 +64,57 @@ impl Look<'_> {
         }
     }
 
-    pub(super) fn tell_comments(&mut self, comments: &[Value], taking: &mut Taking) {
+    pub(super) async fn tell_comments(&mut self, comments: &[Value], taking: &mut Taking) -> Result<(), Stop> {
+        let mut others = BTreeMap::new();
         for changed in taking.take(comments) {
-            let Some(item) = number_at(changed.comment, "issue_url").and_then(|n| self.seen.items.get(&n)) else {
-                continue;
+            let Some(number) = number_at(changed.comment, "issue_url") else { continue };
+            let known = self.seen.items.get(&number).filter(|item| !item.is_listed);
+            let issue = match known {
+                Some(item) if item.is_pull => trim::as_issue(&item.shown),
+                Some(item) => item.shown.clone(),
+                None if !self.need.whole.comments => continue,
+                None => trim::issue(&self.other("issues", number, &mut others).await?),
             };
-            let issue = if item.is_pull { trim::as_issue(&item.shown) } else { item.shown.clone() };
             self.tell(When::Then, &Polled::Comment { action: changed.action, issue: &issue, comment: changed.comment });
         }
+        Ok(())
     }
 
-    pub(super) fn tell_review_comments(&mut self, comments: &[Value], taking: &mut Taking) {
+    pub(super) async fn tell_review_comments(&mut self, comments: &[Value], taking: &mut Taking) -> Result<(), Stop> {
+        let mut others = BTreeMap::new();
         for changed in taking.take(comments) {
-            let number = number_at(changed.comment, "pull_request_url");
-            let Some(item) = number.and_then(|n| self.seen.items.get(&n)).filter(|item| item.is_pull) else { continue };
-            let pull = item.shown.clone();
+            let Some(number) = number_at(changed.comment, "pull_request_url") else { continue };
+            let known = self.seen.items.get(&number).filter(|item| item.is_pull && !item.is_listed);
+            let pull = match known {
+                Some(item) => item.shown.clone(),
+                None if !self.need.whole.line_comments => continue,
+                None => trim::pull(&self.other("pulls", number, &mut others).await?),
+            };
             self.tell(
                 When::Then,
                 &Polled::ReviewComment { action: changed.action, pull: &pull, comment: changed.comment },
             );
         }
+        Ok(())
+    }
+
+    /// What a comment is on that nobody waits for, asked for once in a look. Beyond some it is known by its number only.
+    async fn other(&mut self, collection: &str, number: u64, others: &mut BTreeMap<u64, Value>) -> Result<Value, Stop> {
+        if let Some(known) = others.get(&number) {
+            return Ok(known.clone());
+        }
+        let path = format!("{}/{collection}/{number}", self.base);
+        let asked = match others.len() < MAX_OTHERS {
+            true => self.asking.anew(&path).await,
+            false => Ok(Got::Missing),
+        };
+        let found = match asked {
+            Ok(Got::Fresh(found, _)) if found.is_object() => found,
+            Err(stop) if !matches!(stop, Stop::Hidden(_)) => return Err(stop),
+            _ => json!({"number": number}),
+        };
+        others.insert(number, found.clone());
+        Ok(found)
     }
 }
 
