@@ -164,7 +164,7 @@ fn many_large_bodies_at_once_do_not_fill_the_memory() {
 fn large_bodies_that_were_taken_leave_no_memory_behind() {
     let server = Server::start("");
     let mut payload = payloads::issue_comment(1, "large");
-    payload["filler"] = vec![payloads::issue_comment(1, "filler"); 14_000].into();
+    payload["filler"] = vec![payloads::issue_comment(1, "filler"); 26_000].into();
     let body = payload.to_string().into_bytes();
     assert!(body.len() > 20 << 20 && body.len() < 25 << 20, "{} bytes", body.len());
     std::thread::scope(|scope| {
