@@ -57,6 +57,7 @@ pub fn servers(
             modes: modes(configured.delivery),
             min_poll_interval: configured.min_poll_interval.0,
             max_age: SignedDuration::try_from(configured.max_age.0).unwrap_or(SignedDuration::MAX),
+            timeout: configured.timeout.0,
             callback: settings.mcp_callback.as_ref().map(|url| url.trim_end_matches('/').to_owned()),
             trouble: (!missing.is_empty()).then(|| format!("{} is not set", missing.join(" and "))),
         }

@@ -13,7 +13,7 @@ use crate::registry::Registry;
 use crate::routing::{self, Rules};
 use crate::store::{Db, LinksInStore};
 
-use super::{Error, Sessions, watching};
+use super::{Error, Sessions, sighting};
 
 /// Decides deliveries. Cheap to clone.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ impl Decider {
         arrived: Instant,
     ) -> Result<(), crate::store::Error> {
         self.sessions.since(arrived).map(drop).map_err(unreadable)?;
-        watching::decide(db, &self.sessions, seq, event, data)
+        sighting::decide(db, &self.sessions, seq, event, data)
     }
 
     fn decide_event(

@@ -94,6 +94,7 @@ impl Desk {
             cursor: new.cursor,
             created_at: now,
             last_event_at: None,
+            problem: None,
         };
         let db = Db::open(&self.state_dir, Access::Write)?;
         let added = db.transaction(|db| {

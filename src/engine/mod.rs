@@ -15,7 +15,9 @@ mod intake;
 mod observing;
 mod router;
 pub mod schedule;
+mod sighting;
 mod subscriptions;
+mod telling;
 mod turn_run;
 mod watching;
 
@@ -37,8 +39,9 @@ pub use router::Router;
 pub use subscriptions::{
     Granted, Lifetime, Request, SubscribeError, SubscriptionSettings, Subscriptions, subscription_id,
 };
+pub use telling::{Taken, Told};
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
-pub use watching::{Taken, Told, Watches};
+pub use watching::Watches;
 
 pub use crate::store::{Hook, ServerState};
 

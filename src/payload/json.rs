@@ -25,6 +25,11 @@ pub(super) fn parse_lean(json: &[u8]) -> Result<Value, Error> {
     parse::<Lean>(json).map(|Lean(value)| value)
 }
 
+/// Reads what another server posted into a tree; text that was cut in the middle of a character is still text.
+pub fn read_json(json: &[u8]) -> Result<Value, Error> {
+    parse(json)
+}
+
 /// Reads `json` into a tree. Half a surrogate pair, which JSON allows and Unicode does not, becomes U+FFFD.
 pub(super) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     match serde_json::from_slice(json) {
@@ -33,6 +38,18 @@ pub(super) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
             Some(mended) => serde_json::from_slice(&mended).map_err(|e| Error::NotJson(e.to_string())),
             None => Err(Error::NotJson(error.to_string())),
         },
+    }
+}
+
+/// About how much memory a tree takes: many small values weigh more than their text.
+pub fn weight(value: &Value) -> usize {
+    const EACH: usize = size_of::<Value>();
+    match value {
+        Value::String(text) => EACH + text.len(),
+        Value::Array(items) => EACH + items.iter().map(weight).sum::<usize>(),
+        // A key is a string of its own, and is found by a hash of it.
+        Value::Object(fields) => EACH + fields.iter().map(|(name, value)| 2 * EACH + name.len() + weight(value)).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => EACH,
     }
 }
 

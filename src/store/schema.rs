@@ -272,6 +272,10 @@ const MIGRATIONS: &[&str] = &[
         wanted_at       INTEGER
     ) STRICT, WITHOUT ROWID;
 ",
+    r"
+    -- Why nothing comes by a watch, though it is active and its server can be reached.
+    ALTER TABLE watches ADD COLUMN problem TEXT;
+",
 ];
 
 /// Sets the connection up, checks the file and brings it to our version.

@@ -10,6 +10,7 @@ mod follow;
 mod link;
 mod ordered;
 mod poll;
+pub mod reading;
 mod server;
 mod stream;
 mod subscribe;
@@ -29,8 +30,8 @@ use crate::clients::HttpClient;
 use crate::domain::{Arguments, EventOffer, Mode, Secret, Watch};
 use crate::engine::{Desk, Watches};
 
-use answers::Polled;
 use link::Link;
+use reading::Page;
 use server::Wanted;
 
 pub use callback::{CALLBACK_PATH, Making, routes};
@@ -83,6 +84,8 @@ pub struct Server {
     pub max_age: SignedDuration,
     /// Where it can post to, if it can.
     pub callback: Option<String>,
+    /// No answer of it takes longer.
+    pub timeout: Duration,
     /// Why it cannot even be tried from here, such as a variable that is not set.
     pub trouble: Option<String>,
 }
@@ -198,7 +201,7 @@ pub async fn beginning(server: &Server, offer: &EventOffer, arguments: &Argument
     let link = Link::open(server).await.ok()?;
     let polled = link.ask("events/poll", question(&offer.name, arguments, None, None)).await;
     link.close().await;
-    polled.ok().and_then(|value| answers::read::<Polled>(value).ok()).and_then(|polled| polled.cursor)
+    polled.ok().and_then(|value| Page::read(value).ok()).and_then(|page| page.cursor)
 }
 
 /// The parameters that all ways of asking share.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -150,6 +151,7 @@ async fn with(
                     watches: watches.clone(),
                     making: making.clone(),
                     offers: Arc::clone(&offers),
+                    took: AtomicBool::new(false),
                 };
                 let id = watch.id.clone();
                 let task = tasks.spawn(async move { (id.clone(), follow(follower, id).await) });

@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 use crate::domain::Watch;
 use crate::engine::Told;
 
-use super::answers::cut;
 use super::follow::{Follower, Stop};
 use super::link::Next;
-use super::ordered::Frame;
+use super::ordered::{Frame, Room};
 use super::question;
+use super::reading::Said;
 
 /// A server says something at least every 30 s; after two such intervals, and some, the stream is dead.
 const DEAD: Duration = Duration::from_secs(65);
@@ -43,7 +43,7 @@ struct Reader<'a> {
     watch: Watch,
     cursor: Option<String>,
     noted: Option<Instant>,
-    /// Whether this stream has told an event.
+    /// Whether this stream has told something new.
     said: bool,
 }
 
@@ -87,32 +87,33 @@ impl Reader<'_> {
     async fn frame(&mut self, frame: Frame, more: &mut mpsc::Receiver<Frame>) -> Result<(), Stop> {
         let mut next = Some(frame);
         while let Some(frame) = next.take() {
-            let cursor = text(&frame.params, "cursor");
-            match frame.kind.as_str() {
-                "event" => next = self.events(frame.params, more).await?,
-                "active" => {
-                    let truncated = frame.params.get("truncated").and_then(Value::as_bool).unwrap_or(false);
-                    self.took(Vec::new(), cursor, truncated).await?;
-                }
-                "heartbeat" => {
+            match Said::frame(&frame.kind, frame.params) {
+                Said::Event(event, cursor) => next = self.events(event, cursor, frame.room, more).await?,
+                Said::Reached { cursor, truncated } => self.took(Vec::new(), cursor, truncated).await?,
+                Said::Heartbeat(cursor) => {
                     if cursor.is_some() && cursor != self.cursor || self.noted.is_none_or(|at| at.elapsed() > NOTED) {
                         self.took(Vec::new(), cursor, false).await?;
                     }
                 }
-                "terminated" => {
-                    let why =
-                        frame.params.pointer("/error/message").and_then(Value::as_str).unwrap_or("it did not say why");
-                    return Err(Stop::Refused(format!("the server ended it: {}", cut(why, 200))));
+                Said::Terminated(why) => return Err(Stop::Refused(why)),
+                Said::Verification(_) | Said::Other => {
+                    tracing::info!(watch = %self.watch.id, "a stream told of an error and goes on");
                 }
-                _ => tracing::info!(watch = %self.watch.id, "a stream told of an error and goes on"),
             }
         }
         Ok(())
     }
 
     /// Takes an event and those that wait behind it; gives the frame that ended the row.
-    async fn events(&mut self, first: Value, more: &mut mpsc::Receiver<Frame>) -> Result<Option<Frame>, Stop> {
-        let mut cursor = text(&first, "cursor");
+    async fn events(
+        &mut self,
+        first: Value,
+        mut cursor: Option<String>,
+        room: Room,
+        more: &mut mpsc::Receiver<Frame>,
+    ) -> Result<Option<Frame>, Stop> {
+        // Their room is given back when they are on disk.
+        let mut rooms = vec![room];
         let mut events = vec![first];
         let mut other = None;
         while events.len() < MOST
@@ -122,23 +123,20 @@ impl Reader<'_> {
                 other = Some(frame);
                 break;
             }
-            cursor = text(&frame.params, "cursor").or(cursor);
-            events.push(frame.params);
+            let Said::Event(event, at) = Said::frame(&frame.kind, frame.params) else { continue };
+            cursor = at.or(cursor);
+            events.push(event);
+            rooms.push(frame.room);
         }
-        self.said = true;
         self.took(events, cursor, false).await?;
         Ok(other)
     }
 
     async fn took(&mut self, occurrences: Vec<Value>, cursor: Option<String>, truncated: bool) -> Result<(), Stop> {
         let told = Told { occurrences, cursor: cursor.clone(), truncated, max_age: None };
-        self.follower.take(&self.watch.id, told).await?;
+        self.said |= self.follower.take(&self.watch.id, told).await? > 0;
         self.noted = Some(Instant::now());
         self.cursor = cursor.or(self.cursor.take());
         Ok(())
     }
-}
-
-fn text(params: &Value, name: &str) -> Option<String> {
-    params.get(name).and_then(Value::as_str).map(str::to_owned)
 }
