@@ -197,7 +197,8 @@ fn wherever_the_server_dies_what_another_server_tells_is_told_once() {
             server.stop();
             // More than share a transaction, and not only what was asked for.
             events.script().pages_are_whole = true;
-            events.script().events = (0..120).map(|n| event(&format!("evt-{n}"), json!({"n": format!("n-{n}-")}))).collect();
+            events.script().events =
+                (0..120).map(|n| event(&format!("evt-{n}"), json!({"n": format!("n-{n}-")}))).collect();
             server.set_env(CRASH_AT, *point);
             server.serve(&[]);
             revive(&mut server);
@@ -258,7 +259,8 @@ fn wherever_the_server_dies_what_is_posted_to_it_is_told_once() {
     let points = ["before-watch-commit", "watch-event-decided", "after-watch-commit", "before-callback-answer"];
     for point in ["after-secret-commit", "after-subscribe-answer"].into_iter().chain(points) {
         let events = Events::start(&["webhook"]);
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port().to_string();
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port().to_string();
         let callback = format!("[mcp.callback]\nurl = \"http://127.0.0.1:{port}/mcp-events\"\n");
         let config = format!("{QUICK}{callback}{}", events.table());
         let mut server = Server::new(&config);

@@ -182,15 +182,28 @@ fn add(context: &Context, args: &Add) -> Result<(), Failure> {
         Ok::<_, Failure>(NewWatch { server, event, arguments, only, until, once, work_item, delivery, cursor })
     })??;
     let added = desk.add(new)?;
-    poke();
-    if args.json.json {
-        return context.printer.json(&added.watch);
+    let runs = poke();
+    let watch = if runs { wait(watching::begun(&desk, added.watch))?? } else { added.watch };
+    let has_begun = watch.checked_at.is_some();
+    if runs && watch.is_active() && !has_begun {
+        let why = watch.problem.as_ref().map_or_else(String::new, |problem| format!(" ({problem})"));
+        context.printer.warning(&format!(
+            "{} has not begun to tell yet{why}: what happens before it does may be missed; see: the-loop watches show {}",
+            watch.server, watch.id
+        ));
     }
-    let Watch { id, event, server, work_item, .. } = &added.watch;
+    if args.json.json {
+        return context.printer.json(&watch);
+    }
+    let Watch { id, event, server, work_item, .. } = &watch;
     let verb = if added.is_new { "watching" } else { "was watching already" };
     context.printer.line(&format!("{id}: {verb} {event} at {server} for {work_item}"))?;
-    if crate::daemon::holder(&state_dir).is_none() {
+    if !runs && has_begun {
         context.printer.note("no server runs, so nothing comes yet: the-loop gh-webhook serve");
+    } else if !runs {
+        context.printer.note(
+            "no server runs, so nothing comes yet, and what happens before one does is missed: the-loop gh-webhook serve",
+        );
     }
     Ok(())
 }
@@ -337,14 +350,15 @@ fn types(context: &Context, args: &Types) -> Result<(), Failure> {
     }
     let (desk, state_dir) = (desk(context)?, context.state_dir()?);
     let found = wait(async {
-        let mut found = Vec::new();
-        for server in &asked {
-            found.push((*server, watching::offers(server, &desk, || crate::daemon::poke(&state_dir)).await));
+        let poke = move || crate::daemon::poke(&state_dir);
+        match asked[..] {
+            // Asked for alone, it has all the time that its configuration gives it.
+            [one] => vec![watching::offers(one, &desk, poke).await],
+            _ => watching::offers_of_all(&asked, &desk, poke).await,
         }
-        found
     })?;
     let mut offers = Vec::new();
-    for (server, looked) in found {
+    for (server, looked) in asked.into_iter().zip(found) {
         match looked {
             Ok(some) => offers.extend(some.into_iter().map(|offer| (server, offer))),
             Err(error) if args.server.is_some() => return Err(error.into()),

@@ -13,7 +13,7 @@ use crate::edges::mcp_client::Reach;
 use crate::harness;
 
 pub use crate::edges::mcp_agent::{Agent, serve as serve_agent};
-pub use crate::edges::mcp_client::{LinkError, Server, beginning, look, offers};
+pub use crate::edges::mcp_client::{LinkError, Server, beginning, begun, look, offers, offers_of_all};
 pub use crate::edges::mcp_server::StdioError;
 
 /// The variable that tells a turn's processes which session they are in: its work item.

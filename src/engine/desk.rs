@@ -133,6 +133,11 @@ impl Desk {
         Ok(Db::open(&self.state_dir, Access::Write)?.watches(false)?)
     }
 
+    /// One watch as it is now.
+    pub fn watch(&self, id: &WatchId) -> Result<Option<Watch>, Error> {
+        Ok(Db::open(&self.state_dir, Access::Write)?.watch(id)?)
+    }
+
     /// Ends a watch; whether it was active.
     pub fn end(&self, id: &WatchId, reason: &str) -> Result<bool, Error> {
         let db = Db::open(&self.state_dir, Access::Write)?;

@@ -1,6 +1,7 @@
 //! What servers tell of watches: receipts, notices, what of the watch changes and the cursor, in one transaction.
 
 use std::iter::Peekable;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +14,7 @@ use crate::routing;
 use crate::store::Accepting;
 
 use super::sighting::{Read, decide, read, sighted};
+use super::watching::heard;
 use super::{Error, Watches};
 
 /// How many occurrences share a transaction: others wait for the writer too.
@@ -88,7 +90,7 @@ impl Watches {
         .await
         .map_err(|_| Error::Panicked)??;
         crash_point::reached("before-watch-commit");
-        let (sessions, key) = (self.sessions.clone(), id.clone());
+        let (sessions, key, quiet) = (self.sessions.clone(), id.clone(), Arc::clone(&self.quiet));
         let taken = self
             .store
             .write(move |db| {
@@ -111,6 +113,7 @@ impl Watches {
                     db.watch_heard(&watch.id, now)?;
                 }
                 if last {
+                    heard(&quiet, &key);
                     db.watch_checked(&watch.id, cursor.as_deref(), now)?;
                 }
                 Ok(Taken::Goes(new))

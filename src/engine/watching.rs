@@ -1,5 +1,8 @@
 //! Watches, for those who serve them: which there are, how they stand, and what of that is kept.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::{EventOffer, Mode, Watch, WatchId};
@@ -16,12 +19,44 @@ pub struct Watches {
     pub(super) store: Store,
     pub(super) sessions: Sessions,
     pub(super) bells: Bells,
+    /// What servers said that is not worth a write of its own: nothing has happened up to here.
+    pub(super) quiet: Quiet,
+}
+
+/// Watches of which nothing new was heard: up to where, and when. What is in here is newer than what is in the store:
+/// it is taken out on the store's writer only.
+pub(super) type Quiet = Arc<Mutex<BTreeMap<WatchId, (Option<String>, Timestamp)>>>;
+
+/// Forgets what was last heard of a watch: something newer is written.
+pub(super) fn heard(quiet: &Quiet, id: &WatchId) {
+    quiet.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
 }
 
 impl Watches {
     /// The watches in `store`, of `sessions`.
     pub fn new(store: Store, sessions: Sessions, bells: Bells) -> Self {
-        Self { store, sessions, bells }
+        Self { store, sessions, bells, quiet: Quiet::default() }
+    }
+
+    /// Notes that a server has told everything up to `cursor`, and nothing was new. Kept with the next
+    /// [`keep_quiet`](Self::keep_quiet): lost in a crash, the server only says so again.
+    pub fn nothing_new(&self, id: &WatchId, cursor: Option<String>) {
+        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = quiet.remove(id).and_then(|(cursor, _)| cursor);
+        quiet.insert(id.clone(), (cursor.or(known), Timestamp::now()));
+    }
+
+    /// Keeps of all watches what was noted since the last time: a thousand watches at rest are one write.
+    pub async fn keep_quiet(&self) -> Result<(), Error> {
+        let quiet = Arc::clone(&self.quiet);
+        if quiet.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return Ok(());
+        }
+        let keep = move |db: &Db| {
+            let noted = std::mem::take(&mut *quiet.lock().unwrap_or_else(PoisonError::into_inner));
+            noted.iter().try_for_each(|(id, (cursor, at))| db.watch_checked(id, cursor.as_deref(), *at))
+        };
+        Ok(self.store.write(keep).await?)
     }
 
     /// Waits until a watch may have been added or ended.
@@ -57,8 +92,12 @@ impl Watches {
 
     /// Begins a watch anew: its server does not take the cursor any more.
     pub async fn forget_cursor(&self, id: &WatchId) -> Result<(), Error> {
-        let id = id.clone();
-        Ok(self.store.write(move |db| db.forget_watch_cursor(&id)).await?)
+        let (id, quiet) = (id.clone(), Arc::clone(&self.quiet));
+        let forget = move |db: &Db| {
+            heard(&quiet, &id);
+            db.forget_watch_cursor(&id)
+        };
+        Ok(self.store.write(forget).await?)
     }
 
     /// Notes why nothing comes by a watch; until its server tells something.

@@ -48,7 +48,9 @@ pub fn weight(value: &Value) -> usize {
         Value::String(text) => EACH + text.len(),
         Value::Array(items) => EACH + items.iter().map(weight).sum::<usize>(),
         // A key is a string of its own, and is found by a hash of it.
-        Value::Object(fields) => EACH + fields.iter().map(|(name, value)| 2 * EACH + name.len() + weight(value)).sum::<usize>(),
+        Value::Object(fields) => {
+            EACH + fields.iter().map(|(name, value)| 2 * EACH + name.len() + weight(value)).sum::<usize>()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => EACH,
     }
 }

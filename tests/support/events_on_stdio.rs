@@ -20,7 +20,8 @@ pub fn on_stdio() {
         let Ok(line) = line else { return };
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
         if message["method"] == "notifications/cancelled" {
-            let cancelled = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&message["params"]["requestId"].to_string());
+            let cancelled =
+                open.lock().unwrap_or_else(PoisonError::into_inner).remove(&message["params"]["requestId"].to_string());
             drop(cancelled.map(|stream| stream.shutdown(Shutdown::Both)));
         }
         if message.get("id").is_none() {

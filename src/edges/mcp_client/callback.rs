@@ -117,8 +117,7 @@ impl Callback {
             tracing::info!(watch = %id, %error, "a post to the callback is not believed");
             UNKNOWN
         })?;
-        let said =
-            Said::posted(proven.bytes()).ok_or(No(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
+        let said = Said::posted(proven.bytes()).ok_or(No(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
         let making = self.making.has(&id);
         match said {
             Said::Verification(Some(challenge)) if making => {

@@ -23,6 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::clients::HttpClient;
 use crate::domain::{EventOffer, Mode};
@@ -100,6 +101,7 @@ pub(super) struct Link {
     _child: Option<Child>,
     last_words: Arc<Mutex<String>>,
     timeout: Duration,
+    closed: CancellationToken,
 }
 
 impl Link {
@@ -156,10 +158,11 @@ impl Link {
         let info = ClientConfig::new(capabilities, Implementation::new("the-loop", env!("CARGO_PKG_VERSION")));
         let lifecycle =
             ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
-        let opening = info.serve_with_lifecycle(Ordered::new(transport), lifecycle);
+        let closed = CancellationToken::new();
+        let opening = info.serve_with_lifecycle(Ordered::new(transport, closed.clone()), lifecycle);
         let timeout = server.timeout;
         let why = match tokio::time::timeout(timeout, opening).await {
-            Ok(Ok(service)) => return Ok(Self { service, _child: child, last_words, timeout }),
+            Ok(Ok(service)) => return Ok(Self { service, _child: child, last_words, timeout, closed }),
             Ok(Err(error)) => cut(&error.to_string(), 300),
             Err(_) => format!("it did not answer in {} s", timeout.as_secs_f64()),
         };
@@ -223,9 +226,9 @@ impl Link {
         Ok(offers)
     }
 
-    /// Whether the connection is gone.
-    pub(super) fn is_closed(&self) -> bool {
-        self.service.peer().is_transport_closed() || self.service.is_closed()
+    /// Waits until the connection is gone.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
     }
 
     /// What a child said last on its standard error.

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientRequest, CustomNotification, JsonRpcMessage, JsonRpcNotification, NotificationMetaObject, RequestId, ServerNotification,
+    ClientRequest, CustomNotification, JsonRpcMessage, JsonRpcNotification, NotificationMetaObject, RequestId,
+    ServerNotification,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::payload;
 
@@ -55,11 +57,15 @@ pub(super) struct Ordered<T> {
     /// A frame that its reader has no room for yet: kept here, since `receive` may be dropped while it waits.
     held: Option<(mpsc::Sender<Frame>, Frame)>,
     room: Arc<Semaphore>,
+    /// Tells whoever waits for it that the connection is over: it is dropped with this.
+    _open: DropGuard,
 }
 
 impl<T> Ordered<T> {
-    pub(super) fn new(inner: T) -> Self {
-        Self { inner, readers: HashMap::new(), held: None, room: Arc::new(Semaphore::new(ROOM)) }
+    /// `closed` is cancelled when the connection is over.
+    pub(super) fn new(inner: T, closed: CancellationToken) -> Self {
+        let (readers, room) = (HashMap::new(), Arc::new(Semaphore::new(ROOM)));
+        Self { inner, readers, held: None, room, _open: closed.drop_guard() }
     }
 
     /// The reader of a frame, if this is one; whether it is one.

@@ -1,6 +1,6 @@
 //! Polling: asked again after the time that the server names, at once where it has more.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::domain::Watch;
 use crate::engine::Told;
@@ -20,8 +20,6 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const MOST: u64 = 50;
 /// A page that takes this much memory is large enough: no more events are asked for at once.
 const LARGE: usize = 8 << 20;
-/// Nothing new is noted this often: often enough to say how long a gap was.
-const NOTED: Duration = Duration::from_secs(60);
 
 /// Polls for a watch until something stops it.
 pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {
@@ -33,7 +31,7 @@ pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {
 
 async fn ask(follower: &Follower, watch: Watch) -> Result<std::convert::Infallible, Stop> {
     let mut cursor = watch.cursor.clone();
-    let mut noted: Option<Instant> = None;
+    let mut is_first = true;
     let mut most = MOST;
     loop {
         let page = match page(follower, &watch, cursor.as_deref(), most).await {
@@ -51,7 +49,7 @@ async fn ask(follower: &Follower, watch: Watch) -> Result<std::convert::Infallib
         let moved = page.cursor.is_some() && page.cursor != cursor;
         let has_news = !page.events.is_empty() || page.truncated;
         let mut new = 0;
-        if has_news || moved || noted.is_none_or(|at| at.elapsed() > NOTED) {
+        if has_news || is_first {
             let told = Told {
                 occurrences: page.events,
                 cursor: page.cursor.clone(),
@@ -59,7 +57,9 @@ async fn ask(follower: &Follower, watch: Watch) -> Result<std::convert::Infallib
                 max_age: None,
             };
             new = follower.take(&watch.id, told).await?;
-            noted = Some(Instant::now());
+            is_first = false;
+        } else {
+            follower.watches.nothing_new(&watch.id, page.cursor.clone());
         }
         cursor = page.cursor.or(cursor);
         // A server that has more but tells nothing new, or does not move on, would be asked without a pause.

@@ -25,9 +25,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A connection that lasted this long was a good one: the next wait is the first again.
 const GOOD: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether a connection is still there, between requests.
-const LOOKED: Duration = Duration::from_secs(5);
-
 /// What a server is wanted for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
@@ -100,7 +97,13 @@ pub(super) async fn serve(server: Arc<Server>, watches: Watches, mut wanted: wat
         );
         note(&watches, &server, None, Timestamp::now().checked_add(pause).ok(), Some(problem)).await;
         wait = (wait * 2).min(LONGEST_WAIT);
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // Who makes a watch now has just reached the server.
+            changed = wanted.changed() => if changed.is_err() {
+                return;
+            },
+        }
     }
 }
 
@@ -120,8 +123,6 @@ async fn with(
     let offers = Arc::new(offers);
     let mut tasks: JoinSet<(WatchId, Left)> = JoinSet::new();
     let mut following: HashMap<WatchId, AbortHandle> = HashMap::new();
-    let mut poll = tokio::time::interval(LOOKED);
-    poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let now = wanted.borrow_and_update().clone();
         following.retain(|id, task| {
@@ -170,9 +171,7 @@ async fn with(
                     Err(error) if error.is_cancelled() => {}
                     Err(_) => return Err("following a watch panicked".into()),
                 },
-                _ = poll.tick() => if link.is_closed() {
-                    return Err("the connection ended".into());
-                },
+                () = link.closed() => return Err("the connection ended".into()),
             }
         }
     }

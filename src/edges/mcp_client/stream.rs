@@ -1,6 +1,6 @@
 //! Streams: one long request, taken up again from the cursor when it ends.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -21,12 +21,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How many events share a transaction.
 const MOST: usize = 100;
-/// How often a cursor that stays is noted.
-const NOTED: Duration = Duration::from_secs(60);
 
 /// Follows a watch by streams until something stops it.
 pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {
-    let mut reader = Reader { follower, cursor: watch.cursor.clone(), watch, noted: None, said: false };
+    let mut reader = Reader { follower, cursor: watch.cursor.clone(), watch, said: false };
     let mut wait = FIRST_WAIT;
     loop {
         reader.said = false;
@@ -42,7 +40,6 @@ struct Reader<'a> {
     follower: &'a Follower,
     watch: Watch,
     cursor: Option<String>,
-    noted: Option<Instant>,
     /// Whether this stream has told something new.
     said: bool,
 }
@@ -91,9 +88,8 @@ impl Reader<'_> {
                 Said::Event(event, cursor) => next = self.events(event, cursor, frame.room, more).await?,
                 Said::Reached { cursor, truncated } => self.took(Vec::new(), cursor, truncated).await?,
                 Said::Heartbeat(cursor) => {
-                    if cursor.is_some() && cursor != self.cursor || self.noted.is_none_or(|at| at.elapsed() > NOTED) {
-                        self.took(Vec::new(), cursor, false).await?;
-                    }
+                    self.follower.watches.nothing_new(&self.watch.id, cursor.clone());
+                    self.cursor = cursor.or(self.cursor.take());
                 }
                 Said::Terminated(why) => return Err(Stop::Refused(why)),
                 Said::Verification(_) | Said::Other => {
@@ -135,7 +131,6 @@ impl Reader<'_> {
     async fn took(&mut self, occurrences: Vec<Value>, cursor: Option<String>, truncated: bool) -> Result<(), Stop> {
         let told = Told { occurrences, cursor: cursor.clone(), truncated, max_age: None };
         self.said |= self.follower.take(&self.watch.id, told).await? > 0;
-        self.noted = Some(Instant::now());
         self.cursor = cursor.or(self.cursor.take());
         Ok(())
     }
