@@ -5,8 +5,13 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde_json::Value;
 use the_loop::config::{self, Environment};
-use the_loop::domain::{Decision, Link, Node, RepoName, Repository, Secret, Session, SessionKey, WorkItem};
+use the_loop::domain::{
+    Condition, Decision, Link, Node, RepoName, Repository, Secret, Session, SessionKey, Watch, WatchId, WatchState,
+    WorkItem,
+};
+use the_loop::edges::mcp_client::reading::{Page, Said};
 use the_loop::payload::{self, GithubHeaders};
 use the_loop::routing::{self, Links, Rules, Sessions};
 use the_loop::signing;
@@ -111,4 +116,86 @@ pub(crate) fn configuration(data: &[u8]) {
         Err(error) => assert!(!error.to_string().is_empty()),
     }
     std::fs::remove_file(&path).expect("removed");
+}
+
+/// What another MCP server sends: the way (`page`, `post` or the kind of a frame) in the first line, then the JSON. What
+/// it tells of becomes the same delivery each time, and its data is what conditions look into.
+pub(crate) fn told(data: &[u8]) {
+    let (way, body) = first_line(data);
+    let json = || serde_json::from_slice::<Value>(body).ok();
+    let mut events = Vec::new();
+    match way.as_str() {
+        "page" => {
+            if let Some(Ok(page)) = json().map(Page::read) {
+                events = page.events;
+            }
+        }
+        "post" => {
+            if let Some(Said::Event(event, _)) = Said::posted(body) {
+                events.push(event);
+            }
+        }
+        kind => {
+            if let Some(Said::Event(event, _)) = json().map(|params| Said::frame(kind, params)) {
+                events.push(event);
+            }
+        }
+    }
+    for event in events {
+        let make = || payload::from_occurrence("ci", "ticket.updated", &event, Timestamp::UNIX_EPOCH);
+        let Ok(delivery) = make() else { continue };
+        let id = &delivery.id;
+        assert!((1..=200).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic()), "{id:?}");
+        assert_eq!(make().map(|again| (again.id, again.body)).ok(), Some((id.clone(), delivery.body.clone())));
+        assert_eq!(payload::occurrence_data(&delivery), event.get("data").cloned().unwrap_or_default());
+        assert!(payload::weight(&event) > 0);
+        if let Ok(read) = payload::read(&delivery) {
+            assert_eq!(payload::read(&delivery).ok().as_ref(), Some(&read), "read twice, two events");
+            assert!(!read.fingerprint.is_empty(), "an event without an identity");
+        }
+    }
+}
+
+/// What a watch makes of an event: a `--where` in the first line, an `--until` in the second, then the data.
+pub(crate) fn condition(data: &[u8]) {
+    let (only, rest) = first_line(data);
+    let (until, body) = first_line(rest);
+    let parse = |text: &str| {
+        let condition = Condition::parse(text).ok()?;
+        let shown = condition.to_string();
+        assert_eq!(Condition::parse(&shown).as_ref(), Ok(&condition), "`{text}` is shown as `{shown}`");
+        Some(condition)
+    };
+    let (only, until) = (parse(&only), parse(&until));
+    let Ok(data) = serde_json::from_slice::<Value>(body) else { return };
+    let holds = |condition: &Option<Condition>| condition.as_ref().map(|condition| condition.holds(&data));
+    let (wanted, over) = (holds(&only).unwrap_or(true), holds(&until).unwrap_or(false));
+    let watch = |once: bool| Watch {
+        id: WatchId("w_1".into()),
+        server: "ci".into(),
+        event: "ticket.updated".into(),
+        arguments: Default::default(),
+        only: only.iter().cloned().collect(),
+        until: until.iter().cloned().collect(),
+        once,
+        work_item: WorkItem::Local("x".into()),
+        delivery: None,
+        state: WatchState::Active,
+        reason: None,
+        cursor: None,
+        created_at: Timestamp::UNIX_EPOCH,
+        checked_at: None,
+        last_event_at: None,
+        problem: None,
+    };
+    for once in [false, true] {
+        let look = routing::look(&watch(once), &data, false);
+        assert_eq!((look.tell, look.end.is_some()), (wanted, over || once && wanted), "{look:?}");
+    }
+}
+
+fn first_line(data: &[u8]) -> (String, &[u8]) {
+    let end = data.iter().position(|byte| *byte == b'\n');
+    let (line, rest) = end.map_or((data, &[][..]), |at| (&data[..at], &data[at + 1..]));
+    (String::from_utf8_lossy(line).into_owned(), rest)
 }

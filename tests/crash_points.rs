@@ -5,10 +5,12 @@
 mod support;
 
 use std::fs;
+use std::net::TcpListener;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use support::events::{Events, event, now};
 use support::payloads::{issue_comment, issues};
-use support::{SECRET, Server, sign, wait_until};
+use support::{SECRET, Server, sign, wait_for, wait_until};
 
 /// The variable that names the point.
 const CRASH_AT: &str = "THE_LOOP_CRASH_AT";
@@ -49,10 +51,14 @@ fn is_dead(server: &Server) -> bool {
 
 /// Waits for the server's death, then starts it again without the crash point.
 fn revive(server: &mut Server) {
+    revive_at(server, &[]);
+}
+
+fn revive_at(server: &mut Server, args: &[&str]) {
     wait_until("the server dies", || is_dead(server));
     server.kill();
     server.set_env(CRASH_AT, "");
-    server.serve(&[]);
+    server.serve(args);
 }
 
 /// Posts as GitHub does; no answer is `None`.
@@ -169,5 +175,156 @@ fn a_server_that_dies_while_it_takes_a_turn_over_loses_nothing() {
         wait_until(&format!("{point}: it is delivered"), || outcome(&server, "d-1")["outcome"] == "delivered");
         assert_eq!(server.calls().len(), 1, "{point}");
         assert_eq!(server.turns()[0]["state"], "succeeded", "{point}");
+    }
+}
+
+const LOCAL: &str = "local:demo";
+
+/// A machine on which a session waits for events of another MCP server, with the watch's id.
+fn watching(events: &Events, more: &str, args: &[&str]) -> (Server, String) {
+    let config = format!("{QUICK}max_turns_per_hour = 10000\n{more}{}min_poll_interval = \"100ms\"\n", events.table());
+    let mut server = Server::new(&config);
+    server.register(LOCAL, "claude", "5e550001-0000-4000-8000-000000000001");
+    server.serve(&[]);
+    let add = ["watches", "add", "--server", "ci", "--event", "ticket.updated", "--work-item", LOCAL];
+    let row = server.json(&[&add[..], args].concat());
+    let id = row["watch"].as_str().expect("an id").to_owned();
+    wait_until("it is followed", || server.json(&["watches", "show", &id])["checked_at"].is_string());
+    (server, id)
+}
+
+/// How often agents were told this, and whether any telling was called a repeat.
+fn told(server: &Server, text: &str) -> usize {
+    let calls = server.calls();
+    assert!(!calls.iter().any(|call| call.prompt().contains("may be a repeat")), "no repeat is to be feared");
+    calls.iter().map(|call| call.prompt().matches(text).count()).sum()
+}
+
+/// The points on the way of what another MCP server tells, and of the turn that it wakes.
+const WATCH_POINTS: &[&str] = &[
+    "before-watch-commit",
+    "before-watch-commit:2",
+    "watch-event-decided",
+    "watch-event-decided:101",
+    "after-watch-commit",
+    "after-watch-commit:2",
+    "after-turn-start-commit",
+    "after-result",
+    "after-finish-commit",
+];
+
+#[test]
+fn wherever_the_server_dies_what_another_server_tells_is_told_once() {
+    for way in ["poll", "push"] {
+        for point in WATCH_POINTS {
+            let events = Events::start(&[way]);
+            let (mut server, _) = watching(&events, "", &[]);
+            server.stop();
+            // More than share a transaction, and not only what was asked for.
+            events.script().pages_are_whole = true;
+            events.script().events =
+                (0..120).map(|n| event(&format!("evt-{n}"), json!({"n": format!("n-{n}-")}))).collect();
+            server.set_env(CRASH_AT, *point);
+            server.serve(&[]);
+            revive(&mut server);
+            events.emit("evt-last", json!({"n": "n-last-"}));
+            let marks: Vec<_> = (0..120).map(|n| format!("n-{n}-")).chain(["n-last-".to_owned()]).collect();
+            let all = |server: &Server| marks.iter().map(|mark| told(server, mark)).collect::<Vec<_>>();
+            wait_until(&format!("{way} {point}: all are told"), || all(&server).iter().all(|count| *count > 0));
+            wait_until(&format!("{way} {point}: it rests"), || server.json(&["sessions", "list"])[0]["pending"] == 0);
+            assert!(all(&server).iter().all(|count| *count == 1), "{way} {point}: {:?}", all(&server));
+            let rows = server.json(&["deliveries", "list", "--limit", "1000"]);
+            assert_eq!(rows.as_array().expect("rows").len(), marks.len(), "{way} {point}");
+        }
+    }
+}
+
+#[test]
+fn wherever_the_server_dies_a_gap_is_told_once_and_a_watch_ends_once() {
+    for point in ["after-watch-news-commit", "before-watch-commit", "after-watch-commit"] {
+        let events = Events::start(&["poll"]);
+        let (mut server, _) = watching(&events, "", &[]);
+        server.stop();
+        events.script().events = (0..9).map(|n| event(&format!("evt-{n}"), json!({"n": format!("n-{n}-")}))).collect();
+        events.script().history_from = 8;
+        server.set_env(CRASH_AT, point);
+        server.serve(&[]);
+        revive(&mut server);
+        wait_until(&format!("{point}: what is left is told"), || told(&server, "n-8-") > 0);
+        wait_until(&format!("{point}: the gap is told"), || told(&server, "\"gap\"") > 0);
+        wait_until(&format!("{point}: it rests"), || server.json(&["sessions", "list"])[0]["pending"] == 0);
+        // Two, should the ten minutes in which one is told end just now.
+        let gaps = told(&server, "\"gap\"");
+        assert!((1..=2).contains(&gaps) && told(&server, "n-8-") == 1, "{point}: {gaps} gaps");
+    }
+    for point in ["after-watch-news-commit", "watch-event-decided", "after-watch-commit"] {
+        let events = Events::start(&["poll"]);
+        let (mut server, id) = watching(&events, "", &["--until", "n=n-over-"]);
+        server.stop();
+        let is_own = point == "after-watch-news-commit";
+        if is_own {
+            events.script().refuse = vec![("events/poll", -32011, "gone")];
+        } else {
+            events.emit("evt-over", json!({"n": "n-over-"}));
+        }
+        server.set_env(CRASH_AT, point);
+        server.serve(&[]);
+        revive(&mut server);
+        let mark = if is_own { "watch.ended" } else { "n-over-" };
+        wait_until(&format!("{point}: the end is told"), || told(&server, mark) > 0);
+        wait_until(&format!("{point}: it is over"), || server.json(&["watches", "show", &id])["state"] == "ended");
+        wait_until(&format!("{point}: it rests"), || server.json(&["sessions", "list"])[0]["pending"] == 0);
+        let rows = server.json(&["deliveries", "list"]);
+        assert_eq!((server.calls().len(), rows.as_array().expect("rows").len()), (1, 1), "{point}");
+    }
+}
+
+#[test]
+fn wherever_the_server_dies_what_is_posted_to_it_is_told_once() {
+    let points = ["before-watch-commit", "watch-event-decided", "after-watch-commit", "before-callback-answer"];
+    for point in ["after-secret-commit", "after-subscribe-answer"].into_iter().chain(points) {
+        let events = Events::start(&["webhook"]);
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port().to_string();
+        let callback = format!("[mcp.callback]\nurl = \"http://127.0.0.1:{port}/mcp-events\"\n");
+        let config = format!("{QUICK}{callback}{}", events.table());
+        let mut server = Server::new(&config);
+        server.register(LOCAL, "claude", "5e550001-0000-4000-8000-000000000001");
+        let is_late = points.contains(&point);
+        if !is_late {
+            server.set_env(CRASH_AT, point);
+        }
+        server.serve(&["--port", &port]);
+        let add = ["watches", "add", "--server", "ci", "--event", "ticket.updated", "--work-item", LOCAL];
+        server.ok(&add);
+        if is_late {
+            wait_until("it subscribes", || server.json(&["watches", "list"])[0]["checked_at"].is_string());
+            server.stop();
+            // Each start subscribes anew, which takes in an empty answer: that is the first commit.
+            let nth = if point.ends_with("commit") { ":2" } else { "" };
+            server.set_env(CRASH_AT, format!("{point}{nth}"));
+            let asked = events.count("events/subscribe");
+            server.serve(&["--port", &port]);
+            wait_until("it subscribes anew", || events.count("events/subscribe") > asked);
+        } else {
+            revive_at(&mut server, &["--port", &port]);
+        }
+        let (url, secret) = wait_for(point, || events.script().hooks.first().cloned());
+        let mut body = event("evt-1", json!({"n": "n-1-"}));
+        body["cursor"] = Value::Null;
+        // As a sender of webhooks does: until it is taken.
+        let mut revived = !is_late;
+        wait_until(&format!("{point}: it is taken"), || {
+            let (_, secret) = events.script().hooks.first().cloned().unwrap_or((url.clone(), secret.clone()));
+            let status = support::events::post(&url, &secret, "evt-1", now(), &body.to_string()).0;
+            if status == 0 && !revived {
+                revive_at(&mut server, &["--port", &port]);
+                revived = true;
+            }
+            status == 204 && revived
+        });
+        wait_until(&format!("{point}: it is told"), || told(&server, "n-1-") > 0);
+        wait_until(&format!("{point}: it rests"), || server.json(&["sessions", "list"])[0]["pending"] == 0);
+        assert_eq!(told(&server, "n-1-"), 1, "{point}");
     }
 }

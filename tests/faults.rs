@@ -5,11 +5,10 @@
 mod support;
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
 
 use serde_json::Value;
 use support::payloads::issue_comment;
+use support::small_disk::SmallDisk;
 use support::{Server, wait_for, wait_until};
 
 const ITEM: &str = "octo-org/demo#15";
@@ -297,43 +296,10 @@ fn draining_waits_for_what_runs_and_begins_nothing() {
     assert_eq!((server.calls().len(), &outcome(&server, "d-2")["outcome"]), (1, &"queued".into()));
 }
 
-/// A small disk of its own for a state directory. `None` where the system lets us mount none.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn at(path: PathBuf) -> Option<Self> {
-        fs::create_dir_all(&path).expect("a directory");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=3m", "none"]).arg(&path).output().ok()?;
-        mount.status.success().then_some(Self(path))
-    }
-
-    fn remount(&self, how: &str) {
-        let done = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.0).output().expect("mount");
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    }
-
-    /// Takes all room but so many bytes.
-    fn fill(&self, but: u64) {
-        let free = rustix::fs::statvfs(&self.0).expect("statvfs");
-        let room = (free.f_bavail * free.f_frsize).saturating_sub(but);
-        fs::write(self.0.join("ballast"), vec![1; usize::try_from(room).expect("a size")]).expect("ballast");
-    }
-
-    fn free(&self) {
-        fs::remove_file(self.0.join("ballast")).expect("no ballast");
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        drop(Command::new("umount").arg("-l").arg(&self.0).output());
-    }
-}
-
 #[test]
 fn a_full_disk_is_503_and_mends_itself() {
     let mut server = Server::new("");
-    let Some(disk) = SmallDisk::at(server.path("state")) else {
+    let Some(disk) = SmallDisk::at(server.path("state"), 3) else {
         eprintln!("skipped: nothing can be mounted here");
         return;
     };
@@ -394,7 +360,7 @@ fn a_full_disk_is_503_and_mends_itself() {
 #[test]
 fn a_read_only_disk_is_503_and_mends_itself() {
     let mut server = Server::new("");
-    let Some(disk) = SmallDisk::at(server.path("state")) else {
+    let Some(disk) = SmallDisk::at(server.path("state"), 3) else {
         eprintln!("skipped: nothing can be mounted here");
         return;
     };

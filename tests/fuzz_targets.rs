@@ -41,6 +41,13 @@ const WORDS: &[&str] = &[
     "0",
     "é",
     "\u{feff}",
+    "\"eventId\":",
+    "\"data\":",
+    "\"cursor\":",
+    "\"type\":",
+    "\"events\":[",
+    "heartbeat",
+    "active",
 ];
 
 struct Dice(u64);
@@ -114,4 +121,14 @@ fn work_items() {
 #[test]
 fn configurations() {
     run("configuration", 2_000, targets::configuration);
+}
+
+#[test]
+fn what_servers_tell() {
+    run("told", 20_000, targets::told);
+}
+
+#[test]
+fn conditions() {
+    run("condition", 50_000, targets::condition);
 }

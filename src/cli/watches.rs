@@ -2,7 +2,6 @@
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::args::{ItemArg, Json};
 use super::context::Context;
@@ -86,15 +85,6 @@ pub(super) struct Types {
     server: Option<String>,
     #[command(flatten)]
     json: Json,
-}
-
-/// One watch in JSON; scripts rely on these names.
-#[derive(Serialize, Debug)]
-struct Row {
-    #[serde(flatten)]
-    watch: Watch,
-    /// Why nothing comes, though it is active.
-    problem: Option<String>,
 }
 
 pub(super) fn run(context: &Context, command: Command) -> Result<(), Failure> {
@@ -192,15 +182,28 @@ fn add(context: &Context, args: &Add) -> Result<(), Failure> {
         Ok::<_, Failure>(NewWatch { server, event, arguments, only, until, once, work_item, delivery, cursor })
     })??;
     let added = desk.add(new)?;
-    poke();
-    if args.json.json {
-        return context.printer.json(&Row { watch: added.watch, problem: None });
+    let runs = poke();
+    let watch = if runs { wait(watching::begun(&desk, added.watch))?? } else { added.watch };
+    let has_begun = watch.checked_at.is_some();
+    if runs && watch.is_active() && !has_begun {
+        let why = watch.problem.as_ref().map_or_else(String::new, |problem| format!(" ({problem})"));
+        context.printer.warning(&format!(
+            "{} has not begun to tell yet{why}: what happens before it does may be missed; see: the-loop watches show {}",
+            watch.server, watch.id
+        ));
     }
-    let Watch { id, event, server, work_item, .. } = &added.watch;
+    if args.json.json {
+        return context.printer.json(&watch);
+    }
+    let Watch { id, event, server, work_item, .. } = &watch;
     let verb = if added.is_new { "watching" } else { "was watching already" };
     context.printer.line(&format!("{id}: {verb} {event} at {server} for {work_item}"))?;
-    if crate::daemon::holder(&state_dir).is_none() {
+    if !runs && has_begun {
         context.printer.note("no server runs, so nothing comes yet: the-loop gh-webhook serve");
+    } else if !runs {
+        context.printer.note(
+            "no server runs, so nothing comes yet, and what happens before one does is missed: the-loop gh-webhook serve",
+        );
     }
     Ok(())
 }
@@ -224,7 +227,7 @@ fn conditions(texts: &[String]) -> Result<Vec<Condition>, Failure> {
 }
 
 /// Every watch, with what keeps its events away.
-fn rows(context: &Context) -> Result<Vec<Row>, Failure> {
+fn rows(context: &Context) -> Result<Vec<Watch>, Failure> {
     let state_dir = context.state_dir()?;
     let watches = desk(context)?.watches()?;
     let states = match Db::exists(&state_dir) {
@@ -237,13 +240,14 @@ fn rows(context: &Context) -> Result<Vec<Row>, Failure> {
         true if !runs => Some("no server of ours runs".to_owned()),
         true => states.iter().find(|state| state.server == watch.server).and_then(|state| state.problem.clone()),
     };
-    Ok(watches.into_iter().map(|watch| Row { problem: problem(&watch), watch }).collect())
+    let shown = |watch: Watch| Watch { problem: problem(&watch).or(watch.problem.clone()), ..watch };
+    Ok(watches.into_iter().map(shown).collect())
 }
 
 fn list(context: &Context, args: &List) -> Result<(), Failure> {
     let item = args.work_item.as_ref().map(|text| context.work_item(text, &context.cwd)).transpose()?;
     let mut rows = rows(context)?;
-    rows.retain(|row| item.as_ref().is_none_or(|item| row.watch.work_item == *item));
+    rows.retain(|row| item.as_ref().is_none_or(|item| row.work_item == *item));
     if args.json.json {
         return context.printer.json(&rows);
     }
@@ -261,8 +265,7 @@ fn list(context: &Context, args: &List) -> Result<(), Failure> {
         Column::Whole("LAST EVENT"),
         Column::Prose("WHY"),
     ];
-    let cells = |row: &Row| {
-        let watch = &row.watch;
+    let cells = |watch: &Watch| {
         vec![
             watch.id.to_string(),
             watch.server.clone(),
@@ -270,14 +273,14 @@ fn list(context: &Context, args: &List) -> Result<(), Failure> {
             watch.work_item.to_string(),
             watch.state.as_str().to_owned(),
             watch.last_event_at.map_or_else(|| "-".into(), |at| relative(at, now)),
-            watch.reason.clone().or_else(|| row.problem.clone()).unwrap_or_else(|| "-".into()),
+            watch.reason.clone().or_else(|| watch.problem.clone()).unwrap_or_else(|| "-".into()),
         ]
     };
     context.printer.table(&columns, rows.iter().map(cells).collect())
 }
 
-fn find(context: &Context, id: &str) -> Result<Row, Failure> {
-    rows(context)?.into_iter().find(|row| row.watch.id.0 == id).ok_or_else(|| {
+fn find(context: &Context, id: &str) -> Result<Watch, Failure> {
+    rows(context)?.into_iter().find(|row| row.id.0 == id).ok_or_else(|| {
         Failure::new(Exit::NotFound, format!("there is no watch `{id}`"))
             .hint("see which there are: the-loop watches list")
     })
@@ -289,7 +292,7 @@ fn show(context: &Context, one: &One) -> Result<(), Failure> {
         return context.printer.json(&row);
     }
     let now = Timestamp::now();
-    let watch = &row.watch;
+    let watch = &row;
     let ago = |at: Timestamp| format!("{at} ({})", relative(at, now));
     let texts = |conditions: &[Condition]| {
         let each: Vec<_> = conditions.iter().map(ToString::to_string).collect();
@@ -311,7 +314,7 @@ fn show(context: &Context, one: &One) -> Result<(), Failure> {
         ("delivery", watch.delivery.map(|mode| mode.as_str().to_owned())),
         ("state", Some(watch.state.as_str().to_owned())),
         ("because", watch.reason.clone()),
-        ("problem", row.problem.clone()),
+        ("problem", watch.problem.clone()),
         ("made", Some(ago(watch.created_at))),
         ("last checked", Some(watch.checked_at.map_or_else(|| "not yet".into(), ago))),
         ("last event", Some(watch.last_event_at.map_or_else(|| "none yet".into(), ago))),
@@ -329,7 +332,7 @@ fn remove(context: &Context, one: &One) -> Result<(), Failure> {
     if one.json.json {
         return context.printer.json(&find(context, &one.id)?);
     }
-    let Watch { event, server, .. } = &row.watch;
+    let Watch { event, server, .. } = &row;
     let what = if ended { "is watched no more" } else { "was not watched any more" };
     context.printer.line(&format!("{id}: {event} at {server} {what}"))
 }
@@ -347,14 +350,15 @@ fn types(context: &Context, args: &Types) -> Result<(), Failure> {
     }
     let (desk, state_dir) = (desk(context)?, context.state_dir()?);
     let found = wait(async {
-        let mut found = Vec::new();
-        for server in &asked {
-            found.push((*server, watching::offers(server, &desk, || crate::daemon::poke(&state_dir)).await));
+        let poke = move || crate::daemon::poke(&state_dir);
+        match asked[..] {
+            // Asked for alone, it has all the time that its configuration gives it.
+            [one] => vec![watching::offers(one, &desk, poke).await],
+            _ => watching::offers_of_all(&asked, &desk, poke).await,
         }
-        found
     })?;
     let mut offers = Vec::new();
-    for (server, looked) in found {
+    for (server, looked) in asked.into_iter().zip(found) {
         match looked {
             Ok(some) => offers.extend(some.into_iter().map(|offer| (server, offer))),
             Err(error) if args.server.is_some() => return Err(error.into()),

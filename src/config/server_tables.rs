@@ -86,6 +86,8 @@ pub struct McpServer {
     pub min_poll_interval: Span,
     /// What happened longer ago is let go where we have not looked for longer.
     pub max_age: Span,
+    /// No answer of it takes longer, nor its start.
+    pub timeout: Span,
 }
 
 impl Default for McpServer {
@@ -102,6 +104,7 @@ impl Default for McpServer {
             delivery: DeliveryChoice::Auto,
             min_poll_interval: Span::secs(1),
             max_age: Span::secs(7 * 24 * 60 * 60),
+            timeout: Span::secs(30),
         }
     }
 }
@@ -119,6 +122,7 @@ pub(super) const KEYS: &[&str] = &[
     "delivery",
     "min_poll_interval",
     "max_age",
+    "timeout",
 ];
 
 /// Sets one key of a server, or says in what way the value is wrong.
@@ -189,6 +193,7 @@ pub(super) fn check(name: &str, server: &McpServer) -> Vec<(String, String)> {
         "min_poll_interval",
         "is less than 100ms",
     );
+    unless(server.timeout >= Span(std::time::Duration::from_millis(100)), "timeout", "is less than 100ms");
     unless(server.max_age >= Span::secs(60), "max_age", "is less than 1m");
     found
 }

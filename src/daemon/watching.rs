@@ -13,7 +13,7 @@ use crate::edges::mcp_client::Reach;
 use crate::harness;
 
 pub use crate::edges::mcp_agent::{Agent, serve as serve_agent};
-pub use crate::edges::mcp_client::{LinkError, Server, beginning, look, offers};
+pub use crate::edges::mcp_client::{LinkError, Server, beginning, begun, look, offers, offers_of_all};
 pub use crate::edges::mcp_server::StdioError;
 
 /// The variable that tells a turn's processes which session they are in: its work item.
@@ -57,6 +57,7 @@ pub fn servers(
             modes: modes(configured.delivery),
             min_poll_interval: configured.min_poll_interval.0,
             max_age: SignedDuration::try_from(configured.max_age.0).unwrap_or(SignedDuration::MAX),
+            timeout: configured.timeout.0,
             callback: settings.mcp_callback.as_ref().map(|url| url.trim_end_matches('/').to_owned()),
             trouble: (!missing.is_empty()).then(|| format!("{} is not set", missing.join(" and "))),
         }

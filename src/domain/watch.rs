@@ -189,6 +189,8 @@ pub struct Watch {
     pub checked_at: Option<Timestamp>,
     /// When an event last came.
     pub last_event_at: Option<Timestamp>,
+    /// Why nothing comes, though it is active.
+    pub problem: Option<String>,
 }
 
 impl Watch {

@@ -14,7 +14,7 @@ use crate::registry::Registry;
 use crate::routing::{self, Rules};
 use crate::store::{Accepting, Db, LinksInStore};
 
-use super::{Error, Sessions, watching};
+use super::{Error, Sessions, sighting};
 
 /// Decides deliveries. Cheap to clone.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Decider {
         arrived: Instant,
     ) -> Result<(), crate::store::Error> {
         self.sessions.since(arrived).map(drop).map_err(unreadable)?;
-        watching::decide(db, &self.sessions, seq, event, data)
+        sighting::decide(db, &self.sessions, seq, event, data)
     }
 
     /// What is to become of an event, with the files of sessions that it ends written; or why there is no telling.

@@ -94,6 +94,7 @@ impl Desk {
             cursor: new.cursor,
             created_at: now,
             last_event_at: None,
+            problem: None,
         };
         let db = Db::open(&self.state_dir, Access::Write)?;
         let added = db.transaction(|db| {
@@ -130,6 +131,11 @@ impl Desk {
             return Ok(Vec::new());
         }
         Ok(Db::open(&self.state_dir, Access::Write)?.watches(false)?)
+    }
+
+    /// One watch as it is now.
+    pub fn watch(&self, id: &WatchId) -> Result<Option<Watch>, Error> {
+        Ok(Db::open(&self.state_dir, Access::Write)?.watch(id)?)
     }
 
     /// Ends a watch; whether it was active.

@@ -5,7 +5,7 @@ use crate::payload;
 use crate::routing::{self, Rules};
 use crate::store::{Db, LinksInStore};
 
-use super::{Error, Sessions, watching};
+use super::{Error, Sessions, sighting};
 
 /// What would be decided about a delivery now.
 pub fn explain(
@@ -20,7 +20,7 @@ pub fn explain(
     };
     if matches!(delivery.source, Source::Mcp(_)) {
         sessions.now().map(drop)?;
-        let decision = watching::explained(db, sessions, delivery, &event)?;
+        let decision = sighting::explained(db, sessions, delivery, &event)?;
         return Ok(Ok((event, decision)));
     }
     let links = LinksInStore::new(db);

@@ -16,7 +16,9 @@ mod observing;
 mod readers;
 mod router;
 pub mod schedule;
+mod sighting;
 mod subscriptions;
+mod telling;
 mod turn_run;
 mod watching;
 
@@ -39,8 +41,9 @@ pub use router::Router;
 pub use subscriptions::{
     Granted, Lifetime, Request, SubscribeError, SubscriptionSettings, Subscriptions, subscription_id,
 };
+pub use telling::{Taken, Told};
 pub use turn_run::{TurnRunner, TurnRunnerParts, turn_dir};
-pub use watching::{Taken, Told, Watches};
+pub use watching::Watches;
 
 pub use crate::store::{Hook, ServerState};
 

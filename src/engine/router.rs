@@ -12,7 +12,7 @@ use crate::domain::{DeliverySeq, Event};
 use crate::store::{Store, Undecided};
 
 use super::decider::{self, Decider};
-use super::{Bells, Error, watching};
+use super::{Bells, Error, sighting};
 
 /// How many deliveries are decided at a time, so that they share commits and one look at the registry.
 const BATCH: usize = 128;
@@ -90,7 +90,7 @@ impl Router {
 
 fn read(undecided: Undecided) -> (DeliverySeq, Result<Event, String>, Option<Value>) {
     let Undecided { seq, delivery } = undecided;
-    let data = delivery.as_ref().ok().and_then(watching::data_of);
+    let data = delivery.as_ref().ok().and_then(sighting::data_of);
     let event = match delivery {
         Ok(delivery) => decider::read(&delivery),
         Err(error) => Err(format!("cannot be read: failed to {}", crate::domain::chain(&error))),

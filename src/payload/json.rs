@@ -1,5 +1,7 @@
 //! JSON text, read once: what can be read is taken, and what is taken can be read.
 
+use serde_json::Value;
+
 use super::Error;
 use super::field::Field;
 use super::tree::{Extent, Tree};
@@ -7,24 +9,50 @@ use super::tree::{Extent, Tree};
 /// The deepest nesting that is taken: what serde_json follows before it gives up.
 const MAX_DEPTH: usize = 127;
 
-/// Reads one complete JSON object and shows it to `then`. Half a surrogate pair, which JSON allows and Unicode does
-/// not, becomes U+FFFD.
-pub(super) fn with_object<T>(json: &[u8], extent: Extent, then: impl FnOnce(Field<'_>) -> T) -> Result<T, Error> {
+/// Reads one complete JSON text and shows it to `then` as a tree. Half a surrogate pair, which JSON allows and Unicode
+/// does not, becomes U+FFFD.
+fn with_tree<T>(json: &[u8], extent: Extent, then: impl FnOnce(&Tree<'_>) -> T) -> Result<T, Error> {
     let text = std::str::from_utf8(json).map_err(|e| Error::NotJson(format!("it is not UTF-8 ({e})")))?;
     match Tree::read(text, extent) {
-        Ok(tree @ Tree::Object(_)) => Ok(then(Field::root(&tree))),
-        Ok(_) => Err(Error::NotAnObject),
+        Ok(tree) => Ok(then(&tree)),
         Err(error) => match without_lone_surrogates(text) {
-            Some(mended) => with_object(mended.as_bytes(), extent, then),
+            Some(mended) => with_tree(mended.as_bytes(), extent, then),
             None if depth(json) > MAX_DEPTH => Err(Error::TooDeep(MAX_DEPTH)),
             None => Err(Error::NotJson(error.to_string())),
         },
     }
 }
 
+/// As [`with_tree`], for what must be an object.
+pub(super) fn with_object<T>(json: &[u8], extent: Extent, then: impl FnOnce(Field<'_>) -> T) -> Result<T, Error> {
+    with_tree(json, extent, |tree| match tree {
+        Tree::Object(_) => Ok(then(Field::root(tree))),
+        _ => Err(Error::NotAnObject),
+    })?
+}
+
 /// Checks that `json` is one complete JSON object that can be read.
 pub(super) fn check_object(json: &[u8], extent: Extent) -> Result<(), Error> {
     with_object(json, extent, |_| ())
+}
+
+/// Reads what another server posted; text that was cut in the middle of a character is still text.
+pub fn read_json(json: &[u8]) -> Result<Value, Error> {
+    with_tree(json, Extent::Whole, |tree| tree.to_value())
+}
+
+/// About how much memory a tree takes: many small values weigh more than their text.
+pub fn weight(value: &Value) -> usize {
+    const EACH: usize = size_of::<Value>();
+    match value {
+        Value::String(text) => EACH + text.len(),
+        Value::Array(items) => EACH + items.iter().map(weight).sum::<usize>(),
+        // A key is a string of its own, and is found by a hash of it.
+        Value::Object(fields) => {
+            EACH + fields.iter().map(|(name, value)| 2 * EACH + name.len() + weight(value)).sum::<usize>()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => EACH,
+    }
 }
 
 /// How deep JSON nests.

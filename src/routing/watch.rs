@@ -116,6 +116,7 @@ mod tests {
             created_at: jiff::Timestamp::UNIX_EPOCH,
             checked_at: None,
             last_event_at: None,
+            problem: None,
         }
     }
 

@@ -284,6 +284,8 @@ const MIGRATIONS: &[&str] = &[
         until     INTEGER NOT NULL,
         PRIMARY KEY (name, arguments)
     ) STRICT, WITHOUT ROWID;
+    -- Why nothing comes by a watch, though it is active and its server can be reached.
+    ALTER TABLE watches ADD COLUMN problem TEXT;
 ",
 ];
 

@@ -11,7 +11,7 @@ use crate::domain::{
 };
 
 const COLUMNS: &str = "id, server, event, arguments, conditions, until, once, work_item, delivery, state, reason, \
-                       cursor, created_at, checked_at, last_event_at";
+                       cursor, created_at, checked_at, last_event_at, problem";
 
 /// How a webhook subscription of a watch stands. The secrets are what both sides sign with.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -94,7 +94,7 @@ impl Db {
     pub fn end_watch(&self, id: &WatchId, reason: &str, now: Timestamp) -> Result<bool, Error> {
         let ended = self.execute(
             "end a watch",
-            "UPDATE watches SET state = 'ended', reason = ?2, ended_at = ?3 WHERE id = ?1 AND state = 'active'",
+            "UPDATE watches SET state = 'ended', reason = ?2, ended_at = ?3, problem = NULL WHERE id = ?1 AND state = 'active'",
             params![id.0, reason, millis(now)],
         )?;
         Ok(ended == 1)
@@ -104,7 +104,7 @@ impl Db {
     pub fn end_watches_of(&self, session: &SessionKey, reason: &str, now: Timestamp) -> Result<usize, Error> {
         self.execute(
             "end the watches of a session",
-            "UPDATE watches SET state = 'ended', reason = ?2, ended_at = ?3 WHERE session = ?1 AND state = 'active'",
+            "UPDATE watches SET state = 'ended', reason = ?2, ended_at = ?3, problem = NULL WHERE session = ?1 AND state = 'active'",
             params![session.0, reason, millis(now)],
         )
     }
@@ -119,10 +119,16 @@ impl Db {
     pub fn watch_checked(&self, id: &WatchId, cursor: Option<&str>, now: Timestamp) -> Result<(), Error> {
         self.execute(
             "note a watch's cursor",
-            "UPDATE watches SET cursor = coalesce(?2, cursor), checked_at = ?3 WHERE id = ?1",
+            "UPDATE watches SET cursor = coalesce(?2, cursor), checked_at = ?3, problem = NULL WHERE id = ?1",
             params![id.0, cursor, millis(now)],
         )
         .map(|_| ())
+    }
+
+    /// Notes why nothing comes by a watch; until its server tells something.
+    pub fn watch_failed(&self, id: &WatchId, problem: &str) -> Result<(), Error> {
+        let sql = "UPDATE watches SET problem = ?2 WHERE id = ?1 AND problem IS NOT ?2";
+        self.execute("note a watch's problem", sql, params![id.0, problem]).map(|_| ())
     }
 
     /// Forgets up to where the server has told everything.
@@ -231,7 +237,7 @@ impl Db {
     /// Ended watches whose servers still post to us, with where to.
     pub fn hooks_to_end(&self) -> Result<Vec<(Watch, String)>, Error> {
         let sql = format!("SELECT {COLUMNS}, hook_url FROM watches WHERE state = 'ended' AND hook_url IS NOT NULL");
-        let rows = self.all("find subscriptions to end", &sql, (), |row| Ok((raw(row)?, row.get::<_, String>(15)?)))?;
+        let rows = self.all("find subscriptions to end", &sql, (), |row| Ok((raw(row)?, row.get::<_, String>(16)?)))?;
         rows.into_iter().map(|(raw, url)| Ok((raw.read()?, url))).collect()
     }
 
@@ -354,6 +360,7 @@ struct Raw {
     created_at: i64,
     checked_at: Option<i64>,
     last_event_at: Option<i64>,
+    problem: Option<String>,
 }
 
 fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
@@ -373,6 +380,7 @@ fn raw(row: &Row<'_>) -> rusqlite::Result<Raw> {
         created_at: row.get(12)?,
         checked_at: row.get(13)?,
         last_event_at: row.get(14)?,
+        problem: row.get(15)?,
     })
 }
 
@@ -395,6 +403,7 @@ impl Raw {
             created_at: moment(self.created_at),
             checked_at: self.checked_at.map(moment),
             last_event_at: self.last_event_at.map(moment),
+            problem: self.problem,
         })
     }
 }

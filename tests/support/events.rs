@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -11,6 +12,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
+/// The variable that tells a program of ours where the server is that it stands for.
+pub const EVENTS_AT: &str = "THE_LOOP_TEST_EVENTS_AT";
+
+/// Makes the event of this number.
+pub type Made = fn(usize) -> Value;
+
 /// What the server does, and what it has seen.
 #[derive(Default)]
 pub struct Script {
@@ -18,10 +25,24 @@ pub struct Script {
     pub modes: Vec<&'static str>,
     /// Everything that happened, in order; the cursor is how much of it was told.
     pub events: Vec<Value>,
+    /// In place of `events`: so many of them, each made when it is told.
+    pub made: Option<(usize, Made)>,
+    /// These methods are heard and not answered, as by a server that hangs.
+    pub hang: Vec<&'static str>,
+    /// The next polls tell more than they were asked for, as one that does not know `maxEvents`.
+    pub pages_are_whole: bool,
+    /// How the cursors of polls are wrong.
+    pub lie: Option<Lie>,
+    /// Streams say nothing but a heartbeat each so often, and events.
+    pub heartbeat: Option<Duration>,
+    /// What polls answer as `nextPollMs`.
+    pub next_poll_ms: Option<u64>,
     /// Requests that are answered with this error, by method: code and message.
     pub refuse: Vec<(&'static str, i64, &'static str)>,
     /// The next poll says that something is lost.
     pub truncate: bool,
+    /// What happened before this is forgotten: who asks for it hears that something is lost, each time.
+    pub history_from: usize,
     /// Polls tell the last event again.
     pub repeat: bool,
     /// Streams end after so many events.
@@ -38,10 +59,41 @@ pub struct Script {
     pub challenged: usize,
 }
 
+/// A server's untruths about where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lie {
+    /// There is always more, and always a new cursor, but never anything new.
+    Endless,
+    /// After everything was told the cursor is that of the beginning.
+    Backwards,
+    /// The cursor is no text.
+    Number,
+}
+
+impl Script {
+    fn len(&self) -> usize {
+        self.made.map_or(self.events.len(), |(count, _)| count)
+    }
+
+    fn slice(&self, range: Range<usize>) -> Vec<Value> {
+        let range = range.start.min(self.len())..range.end.min(self.len());
+        match self.made {
+            Some((_, make)) => range.map(make).collect(),
+            None => self.events.get(range).unwrap_or_default().to_vec(),
+        }
+    }
+}
+
+/// One event as a server tells it.
+pub fn event(id: &str, data: Value) -> Value {
+    json!({"eventId": id, "name": "ticket.updated", "timestamp": "2026-11-30T12:00:00Z", "data": data})
+}
+
 /// The running server. It ends with the test's process.
 #[derive(Clone)]
 pub struct Events {
     script: Arc<Mutex<Script>>,
+    changed: Arc<Condvar>,
     address: SocketAddr,
 }
 
@@ -51,7 +103,7 @@ impl Events {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let script = Arc::new(Mutex::new(Script { modes: modes.to_vec(), ..Script::default() }));
-        let events = Self { script, address };
+        let events = Self { script, changed: Arc::default(), address };
         let serving = events.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -64,7 +116,23 @@ impl Events {
 
     /// The configuration that names it `ci`.
     pub fn table(&self) -> String {
-        format!("[mcp.servers.ci]\nurl = \"http://{}/mcp\"\n", self.address)
+        self.named("ci")
+    }
+
+    /// The configuration of it under a name.
+    pub fn named(&self, name: &str) -> String {
+        format!("[mcp.servers.{name}]\nurl = \"http://{}/mcp\"\n", self.address)
+    }
+
+    /// The configuration by which it is a program: this very test, which has to have a test `on_stdio` that calls
+    /// [`on_stdio`](super::events_on_stdio::on_stdio).
+    pub fn as_program(&self, name: &str) -> String {
+        let test = std::env::current_exe().expect("this test");
+        format!(
+            "[mcp.servers.{name}]\ncommand = {test:?}\nargs = [\"--exact\", \"on_stdio\", \"--ignored\", \"--nocapture\"]\n\
+             env = {{ {EVENTS_AT} = \"{}\" }}\n",
+            self.address
+        )
     }
 
     pub fn script(&self) -> MutexGuard<'_, Script> {
@@ -73,8 +141,8 @@ impl Events {
 
     /// Something happens.
     pub fn emit(&self, id: &str, data: Value) {
-        let event = json!({"eventId": id, "name": "ticket.updated", "timestamp": "2026-11-30T12:00:00Z", "data": data});
-        self.script().events.push(event);
+        self.script().events.push(event(id, data));
+        self.changed.notify_all();
     }
 
     /// How often a method was called.
@@ -84,50 +152,44 @@ impl Events {
 
     fn serve(&self, mut stream: TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().expect("a clone"));
-        let mut length = 0;
-        let mut line = String::new();
-        loop {
-            line.clear();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
-                break;
+        // An answer and its head are two writes; nobody is to wait for the second.
+        stream.set_nodelay(true).expect("no delay");
+        while let Some(body) = request(&mut reader) {
+            let Ok(request) = serde_json::from_slice::<Value>(&body) else {
+                drop(stream.write_all(b"HTTP/1.1 405 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"));
+                return;
+            };
+            if request.get("id").is_none() {
+                drop(stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"));
+                continue;
             }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap_or(0);
+            let method = request["method"].as_str().unwrap_or_default().to_owned();
+            let params = request["params"].clone();
+            self.script().seen.push((method.clone(), params.clone()));
+            while self.script().hang.iter().any(|hung| *hung == method) {
+                std::thread::sleep(Duration::from_millis(10));
             }
-        }
-        let mut body = vec![0; length];
-        if reader.read_exact(&mut body).is_err() {
-            return;
-        }
-        let Ok(request) = serde_json::from_slice::<Value>(&body) else {
-            drop(stream.write_all(b"HTTP/1.1 405 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"));
-            return;
-        };
-        if request.get("id").is_none() {
-            drop(stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"));
-            return;
-        }
-        let method = request["method"].as_str().unwrap_or_default().to_owned();
-        let params = request["params"].clone();
-        self.script().seen.push((method.clone(), params.clone()));
-        let refused = self.script().refuse.iter().find(|(known, ..)| *known == method).copied();
-        let answer = match refused {
-            Some((_, code, message)) => json!({"error": {"code": code, "message": message}}),
-            None if method == "events/stream" => {
-                self.script().open_streams += 1;
-                self.stream(&mut stream, &request["id"], &params);
-                self.script().open_streams -= 1;
+            let refused = self.script().refuse.iter().find(|(known, ..)| *known == method).copied();
+            let answer = match refused {
+                Some((_, code, message)) => json!({"error": {"code": code, "message": message}}),
+                None if method == "events/stream" => {
+                    self.script().open_streams += 1;
+                    self.stream(&mut stream, &request["id"], &params);
+                    self.script().open_streams -= 1;
+                    return;
+                }
+                None => self.answer(&method, &params),
+            };
+            let mut message = json!({"jsonrpc": "2.0", "id": request["id"]});
+            for (name, value) in answer.as_object().expect("an object") {
+                message[name] = value.clone();
+            }
+            let text = message.to_string();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
+            if stream.write_all(format!("{head}{}\r\n\r\n{text}", text.len()).as_bytes()).is_err() {
                 return;
             }
-            None => self.answer(&method, &params),
-        };
-        let mut message = json!({"jsonrpc": "2.0", "id": request["id"]});
-        for (name, value) in answer.as_object().expect("an object") {
-            message[name] = value.clone();
         }
-        let text = message.to_string();
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ";
-        drop(stream.write_all(format!("{head}{}\r\n\r\n{text}", text.len()).as_bytes()));
     }
 
     fn answer(&self, method: &str, params: &Value) -> Value {
@@ -154,16 +216,26 @@ impl Events {
 
     fn poll(&self, params: &Value) -> Value {
         let mut script = self.script();
-        let end = script.events.len();
-        let Some(cursor) = params["cursor"].as_str() else { return page(&[], end, false) };
+        let end = script.len();
+        let Some(cursor) = params["cursor"].as_str() else { return page(&script, Vec::new(), end, false, false) };
+        if script.lie == Some(Lie::Endless) {
+            let at = cursor.trim_start_matches("more-").parse::<usize>().unwrap_or_default() + 1;
+            let known = script.slice(0..1);
+            return json!({"result": {"resultType": "complete", "events": known, "cursor": format!("more-{at}"),
+                "truncated": false, "hasMore": true, "nextPollMs": 0}});
+        }
         let Some(mut at) = cursor.parse::<usize>().ok().filter(|_| !script.forget) else {
             return json!({"error": {"code": -32602, "message": "unknown cursor"}});
         };
-        let truncated = std::mem::take(&mut script.truncate);
+        let truncated = std::mem::take(&mut script.truncate) || at < script.history_from;
+        at = at.max(script.history_from);
         if script.repeat {
             at = at.saturating_sub(1);
         }
-        page(&script.events[at.min(end)..], end, truncated)
+        let most = params["maxEvents"].as_u64().filter(|_| !script.pages_are_whole);
+        let until = most.map_or(end, |most| end.min(at.saturating_add(most as usize)));
+        let events = script.slice(at.min(until)..until);
+        page(&script, events, until, until < end, truncated)
     }
 
     fn stream(&self, stream: &mut TcpStream, id: &Value, params: &Value) {
@@ -174,18 +246,24 @@ impl Events {
             format!("data: {frame}\n\n")
         };
         let given = params["cursor"].as_str().and_then(|cursor| cursor.parse().ok());
-        let mut at: usize = given.unwrap_or_else(|| self.script().events.len());
-        let active = frame("active", json!({"cursor": at.to_string(), "truncated": false}));
+        let mut at: usize = given.unwrap_or_else(|| self.script().len());
+        let truncated = at < self.script().history_from;
+        at = at.max(self.script().history_from);
+        if self.script().repeat {
+            at = at.saturating_sub(1);
+        }
+        let active = frame("active", json!({"cursor": at.to_string(), "truncated": truncated}));
         if stream.write_all(format!("{head}{active}").as_bytes()).is_err() {
             return;
         }
         let mut sent = 0;
         loop {
-            let (events, most) = {
+            let (events, most, heartbeat) = {
                 let script = self.script();
-                (script.events.get(at..).unwrap_or_default().to_vec(), script.stream_ends_after)
+                (script.slice(at..at + 100), script.stream_ends_after, script.heartbeat)
             };
             let mut text = String::new();
+            let idle = events.is_empty();
             for mut event in events {
                 at += 1;
                 sent += 1;
@@ -196,11 +274,19 @@ impl Events {
                 }
             }
             // Nothing is sent that could not be read: a reader that has gone ends the stream.
-            let text = if text.is_empty() { ": still here\n\n".to_owned() } else { text };
+            if idle && heartbeat.is_some() {
+                text = frame("heartbeat", json!({"cursor": at.to_string()}));
+            } else if idle {
+                text = ": still here\n\n".to_owned();
+            }
             if stream.write_all(text.as_bytes()).is_err() || most.is_some_and(|most| sent >= most) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            if idle {
+                let wait = heartbeat.unwrap_or(Duration::from_millis(20));
+                let waits = |script: &mut Script| script.len() <= at;
+                drop(self.changed.wait_timeout_while(self.script(), wait, waits));
+            }
         }
     }
 
@@ -216,14 +302,40 @@ impl Events {
         script.challenged += 1;
         script.hooks.retain(|(known, _)| *known != url);
         script.hooks.push((url, secret));
-        let cursor = params["cursor"].as_str().map_or_else(|| script.events.len().to_string(), str::to_owned);
+        let cursor = params["cursor"].as_str().map_or_else(|| script.len().to_string(), str::to_owned);
         json!({"result": {"resultType": "complete", "id": "sub_1", "refreshBefore": null, "cursor": cursor, "truncated": false}})
     }
 }
 
-fn page(events: &[Value], end: usize, truncated: bool) -> Value {
-    json!({"result": {"resultType": "complete", "events": events, "cursor": end.to_string(), "truncated": truncated,
-        "hasMore": false, "nextPollMs": 100}})
+fn page(script: &Script, events: Vec<Value>, end: usize, more: bool, truncated: bool) -> Value {
+    let cursor = match script.lie {
+        Some(Lie::Backwards) => json!("0"),
+        Some(Lie::Number) => json!(end),
+        _ => json!(end.to_string()),
+    };
+    json!({"result": {"resultType": "complete", "events": events, "cursor": cursor, "truncated": truncated,
+        "hasMore": more, "nextPollMs": script.next_poll_ms.unwrap_or(100)}})
+}
+
+/// The body of the next request of a connection.
+fn request(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut length = 0;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return None;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(body)
 }
 
 /// The time as a sender of webhooks writes it.

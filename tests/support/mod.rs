@@ -11,12 +11,14 @@
 
 pub mod desk;
 pub mod events;
+pub mod events_on_stdio;
 mod github;
 pub mod model;
 pub mod npm;
 pub mod payloads;
 pub mod processes;
 mod server;
+pub mod small_disk;
 mod stub;
 mod wait;
 

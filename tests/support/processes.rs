@@ -10,6 +10,24 @@ pub fn shim(server: &Server, turn: u32) -> String {
     fs::read_to_string(server.path(&format!("state/turns/{turn}/lock"))).expect("the lock").trim().to_owned()
 }
 
+/// The most memory that a process has taken so far, in MiB.
+pub fn peak_memory(pid: u32) -> u64 {
+    status(pid, "VmHWM:") / 1024
+}
+
+/// A number of `/proc/PID/status`.
+pub fn status(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process's status");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// The programs that a server of ours started to speak MCP with.
+pub fn programs(server: &Server) -> Vec<String> {
+    let command = |pid: &String| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    children(&server.pid().to_string()).into_iter().filter(|pid| command(pid).contains("on_stdio")).collect()
+}
+
 /// The process ids of the children of a process.
 pub fn children(parent: &str) -> Vec<String> {
     let listed = Command::new("ps").args(["-axo", "pid=,ppid="]).output().expect("ps");

@@ -1,5 +1,7 @@
 //! What the tools do. A failure is told to the model, so that it can do better.
 
+use std::sync::Arc;
+
 use rmcp::model::{CallToolResult, ContentBlock, ErrorData};
 use serde_json::{Value, json};
 
@@ -8,7 +10,7 @@ use crate::domain::{Arguments, Condition, EventOffer, Mode, Watch, WatchId, chai
 use crate::engine::{NewWatch, Who};
 
 use super::Agent;
-use crate::edges::mcp_client::{Server, beginning, offers};
+use crate::edges::mcp_client::{Server, beginning, begun, offers, offers_of_all};
 
 /// A record above this is not handed out whole: no model reads it.
 const LARGEST: usize = 1 << 20;
@@ -70,8 +72,14 @@ impl Agent {
             None => self.servers.iter().collect(),
         };
         let (mut events, mut problems) = (Vec::new(), Vec::new());
-        for server in servers {
-            match offers(server, &self.desk, || (self.poke)()).await {
+        let poke = Arc::clone(&self.poke);
+        let asked = match servers[..] {
+            // Asked for alone, it has all the time that its configuration gives it.
+            [one] => vec![offers(one, &self.desk, move || poke()).await],
+            _ => offers_of_all(&servers, &self.desk, move || poke()).await,
+        };
+        for (server, asked) in servers.into_iter().zip(asked) {
+            match asked {
                 Ok(offers) => events.extend(offers.iter().map(|offer| shown(server, offer))),
                 Err(error) => problems.push(json!({"server": server.name, "problem": chain(&error)})),
             }
@@ -118,7 +126,14 @@ impl Agent {
             })
             .await?;
         let runs = (self.poke)();
-        let next = if runs {
+        let watch = match runs {
+            true => begun(&self.desk, added.watch).await.map_err(|error| format!("failed to {}", chain(&error)))?,
+            false => added.watch,
+        };
+        let next = if runs && watch.checked_at.is_none() {
+            "The server has not begun to tell yet, so what happens before it does may be missed: see `problem`, look once \
+             for yourself, then end your turn. This same conversation is resumed when the event comes."
+        } else if runs {
             "End your turn now and do not poll: this same conversation is resumed when the event comes. Unsubscribe when \
              you need no more of them."
         } else {
@@ -126,7 +141,7 @@ impl Agent {
              so to the person."
         };
         let known = if added.is_new { "subscribed" } else { "was subscribed already" };
-        Ok(json!({"subscription": added.watch.id, "status": known, "watch": row(&added.watch), "next": next}))
+        Ok(json!({"subscription": watch.id, "status": known, "watch": row(&watch), "next": next}))
     }
 
     async fn unsubscribe(&self, arguments: &Value) -> Said {

@@ -1,9 +1,13 @@
 //! What servers answer: results by their fields, errors in both dialects.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use rmcp::model::ErrorData;
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::reading::cut;
 
 /// Why a server refused, as far as that decides what happens next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,9 +56,15 @@ pub(super) enum CallError {
         /// The server's words, cut.
         message: String,
     },
-    /// Nobody answered.
+    /// The connection is of no use.
     #[error("{0}")]
     Lost(String),
+    /// There was no answer in this time.
+    #[error("the server did not answer in {} s", .0.as_secs_f64())]
+    Silent(Duration),
+    /// The answer is larger than any that is taken.
+    #[error("the server's answer is larger than {} MiB", .0 >> 20)]
+    TooLarge(usize),
     /// The answer is not what the protocol says.
     #[error("the server's answer is not what the protocol says: {0}")]
     Odd(String),
@@ -69,16 +79,6 @@ impl CallError {
         };
         Self::Refused { refusal: Refusal::of(error.code.0), message: cut(&message, 200) }
     }
-}
-
-/// The first characters of what a server said.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let mut cut: String = text.chars().take(most).map(plain).collect();
-    if text.chars().nth(most).is_some() {
-        cut.push('…');
-    }
-    cut
 }
 
 /// `events/list`.
@@ -100,22 +100,6 @@ pub(super) struct ListedEvent {
     pub(super) delivery: Vec<String>,
     #[serde(default)]
     pub(super) input_schema: Value,
-}
-
-/// `events/poll`.
-#[derive(Deserialize, Debug)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Polled {
-    #[serde(default)]
-    pub(super) events: Vec<Value>,
-    #[serde(default)]
-    pub(super) cursor: Option<String>,
-    #[serde(default)]
-    pub(super) truncated: bool,
-    #[serde(default)]
-    pub(super) has_more: bool,
-    #[serde(default)]
-    pub(super) next_poll_ms: Option<u64>,
 }
 
 /// `events/subscribe`.
@@ -155,8 +139,6 @@ mod tests {
 
     #[test]
     fn what_is_absent_has_a_meaning() {
-        let polled: Polled = read(serde_json::json!({"events": []})).expect("a poll");
-        assert!(!polled.has_more && polled.cursor.is_none() && polled.next_poll_ms.is_none());
         let subscribed: Subscribed =
             read(serde_json::json!({"id": "x", "refreshBefore": null})).expect("a subscription");
         assert!(subscribed.refresh_before.is_none() && !subscribed.truncated);

@@ -13,13 +13,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::crash_point;
 use crate::domain::WatchId;
 use crate::engine::{Hook, Told, Watches};
 use crate::signing::{StandardHeaders, StandardSecret, verify_standard};
 
-use super::answers::cut;
+use super::reading::Said;
 
 /// Where servers post to.
 pub const CALLBACK_PATH: &str = "/mcp-events";
@@ -116,41 +117,40 @@ impl Callback {
             tracing::info!(watch = %id, %error, "a post to the callback is not believed");
             UNKNOWN
         })?;
-        let body: Value =
-            serde_json::from_slice(proven.bytes()).map_err(|_| No(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
+        let said = Said::posted(proven.bytes()).ok_or(No(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
         let making = self.making.has(&id);
-        let kind = body.get("type").and_then(Value::as_str).map(str::to_owned);
-        if kind.as_deref() == Some("verification") {
-            return match body.get("challenge").and_then(Value::as_str) {
-                Some(challenge) if making => Ok(axum::Json(json!({"challenge": challenge})).into_response()),
-                _ => Err(No(StatusCode::FORBIDDEN, "no subscription is being made")),
-            };
+        match said {
+            Said::Verification(Some(challenge)) if making => {
+                return Ok(axum::Json(json!({"challenge": challenge})).into_response());
+            }
+            Said::Verification(_) => return Err(No(StatusCode::FORBIDDEN, "no subscription is being made")),
+            _ => {}
         }
         if making && hook.url.is_none() {
             return Err(No(StatusCode::SERVICE_UNAVAILABLE, "the answer to the subscription is still on its way"));
         }
-        self.told(&id, kind.as_deref(), body).await
+        self.told(&id, said).await
     }
 
-    async fn told(&self, id: &WatchId, kind: Option<&str>, body: Value) -> Result<Response, No> {
+    async fn told(&self, id: &WatchId, said: Said) -> Result<Response, No> {
         let watch = self.watches.get(id).await.map_err(|error| store(&error))?;
         if !watch.is_some_and(|watch| watch.is_active()) {
             return Err(No(StatusCode::GONE, "nobody waits for this any more"));
         }
-        let cursor = body.get("cursor").and_then(Value::as_str).map(str::to_owned);
-        let told = match kind {
-            None => Told { occurrences: vec![body], cursor, ..Told::default() },
-            Some("gap") => Told { cursor, truncated: true, ..Told::default() },
-            Some("terminated") => {
-                let why = body.pointer("/error/message").and_then(Value::as_str).unwrap_or("it did not say why");
-                let why = format!("the server ended it: {}", cut(why, 200));
+        let told = match said {
+            Said::Event(event, cursor) => Told { occurrences: vec![event], cursor, ..Told::default() },
+            Said::Reached { cursor, truncated } => Told { cursor, truncated, ..Told::default() },
+            Said::Terminated(why) => {
                 self.watches.end(id, &why).await.map_err(|error| store(&error))?;
                 return Ok(StatusCode::NO_CONTENT.into_response());
             }
-            Some(_) => return Err(No(StatusCode::BAD_REQUEST, "a control body of an unknown type")),
+            Said::Heartbeat(_) | Said::Verification(_) | Said::Other => {
+                return Err(No(StatusCode::BAD_REQUEST, "a control body of an unknown type"));
+            }
         };
         // The one that ends a watch is taken too; only what comes after it is not wanted.
         self.watches.take(id, told).await.map_err(|error| store(&error))?;
+        crash_point::reached("before-callback-answer");
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 }

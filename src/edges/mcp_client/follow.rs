@@ -1,6 +1,7 @@
 //! One watch over one connection: in the best way that both sides have.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::domain::{EventOffer, Mode, Watch, WatchId};
@@ -15,6 +16,8 @@ use super::{Server, poll, stream, subscribe};
 /// The first wait after a watch's request failed while its connection is good; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Room on a disk is not waited for longer: the news is at the server, and a session waits for it.
+const UNKEPT_WAIT: Duration = Duration::from_secs(2);
 /// A server that does not take its own cursor twice in this time never will: beginning anew for ever would wake a
 /// session for ever.
 const ANEW_AGAIN: Duration = Duration::from_secs(600);
@@ -26,6 +29,8 @@ pub(super) struct Follower {
     pub(super) watches: Watches,
     pub(super) making: Making,
     pub(super) offers: Arc<Vec<EventOffer>>,
+    /// Something was taken in since this was last looked at.
+    pub(super) took: AtomicBool,
 }
 
 /// Why a watch is not followed any more over this connection.
@@ -48,6 +53,8 @@ pub(super) enum Stop {
     Refused(String),
     /// Something failed that may pass.
     Again(String),
+    /// What came could not be kept: our trouble, not the server's.
+    Unkept(String),
     /// The cursor is not one that the server takes.
     Cursor(String),
     /// The connection is of no use.
@@ -58,7 +65,10 @@ impl From<CallError> for Stop {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Lost(why) => Self::Lost(why),
-            CallError::Odd(why) => Self::Again(format!("its answer is odd: {why}")),
+            CallError::Silent(_) => Self::Lost(error.to_string()),
+            // Nothing smaller can be asked for, so it cannot be had: what is there is left out, and told as a gap.
+            CallError::TooLarge(_) => Self::Cursor(error.to_string()),
+            CallError::Odd(_) => Self::Again(error.to_string()),
             CallError::Refused { refusal, message } => match refusal {
                 Refusal::NotFound => Self::Refused(format!("the server has no such event: {message}")),
                 Refusal::Forbidden => Self::Refused(format!("the server does not allow it: {message}")),
@@ -73,16 +83,18 @@ impl From<CallError> for Stop {
 
 impl From<crate::engine::Error> for Stop {
     fn from(error: crate::engine::Error) -> Self {
-        Self::Again(format!("what came could not be kept: {}", crate::domain::chain(&error)))
+        Self::Unkept(format!("what came could not be kept: {}", crate::domain::chain(&error)))
     }
 }
 
 impl Follower {
-    /// Takes in what the server told.
-    pub(super) async fn take(&self, id: &WatchId, told: Told) -> Result<(), Stop> {
+    /// Takes in what the server told; how many of its events were new.
+    pub(super) async fn take(&self, id: &WatchId, told: Told) -> Result<usize, Stop> {
         let told = Told { max_age: Some(self.server.max_age), ..told };
-        match self.watches.take(id, told).await? {
-            Taken::Goes => Ok(()),
+        let taken = self.watches.take(id, told).await?;
+        self.took.store(true, Ordering::Relaxed);
+        match taken {
+            Taken::Goes(new) => Ok(new),
             Taken::Ended => Err(Stop::Done),
         }
     }
@@ -106,8 +118,8 @@ pub(super) async fn follow(follower: Follower, id: WatchId) -> Left {
             Ok(_) => return Left::Done,
             Err(error) => {
                 tracing::error!(error = %crate::domain::chain(&error), "could not read a watch; trying again");
-                tokio::time::sleep(LONGEST_WAIT.min(wait)).await;
-                wait *= 2;
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
                 continue;
             }
         };
@@ -116,6 +128,7 @@ pub(super) async fn follow(follower: Follower, id: WatchId) -> Left {
             let offered = offered.map(|offer| offer.delivery.iter().map(|mode| mode.as_str()).collect::<Vec<_>>());
             tracing::warn!(watch = %id, server = follower.server.name, ?offered, "no way of delivery that both sides have; trying again later");
             refused.clear();
+            failed(&follower, &id, "the server offers it in no way that is possible here").await;
             tokio::time::sleep(LONGEST_WAIT).await;
             continue;
         };
@@ -124,13 +137,13 @@ pub(super) async fn follow(follower: Follower, id: WatchId) -> Left {
         {
             tracing::error!(error = %crate::domain::chain(&error), "could not note how a watch is served");
         }
-        let began = tokio::time::Instant::now();
         let stop = match mode {
             Mode::Poll => poll::follow(&follower, watch).await,
             Mode::Stream => stream::follow(&follower, watch).await,
             Mode::Webhook => subscribe::follow(&follower, watch).await,
         };
-        if began.elapsed() > LONGEST_WAIT {
+        // Waits grow while nothing works, not from one trouble to the next.
+        if follower.took.swap(false, Ordering::Relaxed) {
             wait = FIRST_WAIT;
         }
         match stop {
@@ -156,12 +169,27 @@ pub(super) async fn follow(follower: Follower, id: WatchId) -> Left {
                     tokio::time::sleep(FIRST_WAIT).await;
                 }
             },
+            Stop::Unkept(why) => {
+                tracing::error!(watch = %id, why, "a watch failed; trying again");
+                failed(&follower, &id, &why).await;
+                wait = wait.min(UNKEPT_WAIT);
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
             Stop::Again(why) => {
                 tracing::warn!(watch = %id, why, "a watch failed; trying again");
+                failed(&follower, &id, &why).await;
                 tokio::time::sleep(wait.mul_f64(0.75 + jitter() / 2.0)).await;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
         }
+    }
+}
+
+/// Says why nothing comes, for `watches list`.
+async fn failed(follower: &Follower, id: &WatchId, why: &str) {
+    if let Err(error) = follower.watches.failed(id, why).await {
+        tracing::error!(error = %crate::domain::chain(&error), "could not note a watch's problem");
     }
 }
 

@@ -14,24 +14,27 @@ use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+};
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
+use crate::clients::HttpClient;
 use crate::domain::{EventOffer, Mode};
 
-use super::answers::{CallError, Listed, cut, read};
+use super::answers::{CallError, Listed, read};
 use super::ordered::{Frame, Ordered, frames};
+use super::reading::cut;
 use super::{Reach, Server};
 
-/// No server takes longer to begin.
-const OPENING: Duration = Duration::from_secs(30);
-/// No answer takes longer.
-const ANSWER: Duration = Duration::from_secs(30);
+/// A request that cannot even be sent is given up this long after its answer is overdue.
+const SENDING: Duration = Duration::from_secs(2);
 /// No message of a server is larger: a page of fifty events of a megabyte each fits.
 const LARGEST: usize = 64 << 20;
 /// More pages than this no list has.
@@ -97,6 +100,8 @@ pub(super) struct Link {
     /// Ends with the connection.
     _child: Option<Child>,
     last_words: Arc<Mutex<String>>,
+    timeout: Duration,
+    closed: CancellationToken,
 }
 
 impl Link {
@@ -153,11 +158,13 @@ impl Link {
         let info = ClientConfig::new(capabilities, Implementation::new("the-loop", env!("CARGO_PKG_VERSION")));
         let lifecycle =
             ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
-        let opening = info.serve_with_lifecycle(Ordered::new(transport), lifecycle);
-        let why = match tokio::time::timeout(OPENING, opening).await {
-            Ok(Ok(service)) => return Ok(Self { service, _child: child, last_words }),
+        let closed = CancellationToken::new();
+        let opening = info.serve_with_lifecycle(Ordered::new(transport, closed.clone()), lifecycle);
+        let timeout = server.timeout;
+        let why = match tokio::time::timeout(timeout, opening).await {
+            Ok(Ok(service)) => return Ok(Self { service, _child: child, last_words, timeout, closed }),
             Ok(Err(error)) => cut(&error.to_string(), 300),
-            Err(_) => format!("it did not answer in {} s", OPENING.as_secs()),
+            Err(_) => format!("it did not answer in {} s", timeout.as_secs_f64()),
         };
         // Why a program ended, it has said; it may not have been heard yet.
         if let Some(listener) = listener
@@ -173,9 +180,14 @@ impl Link {
     /// Sends a request and waits for its result.
     pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, CallError> {
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
-        let options = PeerRequestOptions::with_timeout(ANSWER);
-        let handle = self.service.send_cancellable_request(request, options).await.map_err(lost)?;
-        handle.await_response().await.map_err(lost).and_then(value)
+        let options = PeerRequestOptions::with_timeout(self.timeout);
+        let asked = async {
+            let handle = self.service.send_cancellable_request(request, options).await.map_err(lost)?;
+            handle.await_response().await.map_err(lost).and_then(value)
+        };
+        // A server that reads nothing is not even asked.
+        let overdue = tokio::time::timeout(self.timeout + SENDING, asked).await;
+        overdue.unwrap_or(Err(CallError::Silent(self.timeout)))
     }
 
     /// Opens a stream.
@@ -185,7 +197,9 @@ impl Link {
         request.extensions.insert(sender);
         let request = ClientRequest::CustomRequest(request);
         let options = PeerRequestOptions::no_options();
-        let request = self.service.send_cancellable_request(request, options).await.map_err(lost)?;
+        let asked = self.service.send_cancellable_request(request, options);
+        let overdue = tokio::time::timeout(self.timeout + SENDING, asked).await;
+        let request = overdue.map_err(|_| CallError::Silent(self.timeout))?.map_err(lost)?;
         Ok(OpenStream { frames, request: Some(request) })
     }
 
@@ -212,9 +226,9 @@ impl Link {
         Ok(offers)
     }
 
-    /// Whether the connection is gone.
-    pub(super) fn is_closed(&self) -> bool {
-        self.service.peer().is_transport_closed() || self.service.is_closed()
+    /// Waits until the connection is gone.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
     }
 
     /// What a child said last on its standard error.
@@ -302,11 +316,15 @@ fn lost(error: ServiceError) -> CallError {
     match error {
         ServiceError::McpError(error) => CallError::refused(&error),
         ServiceError::TransportClosed => CallError::Lost("the connection ended".into()),
-        ServiceError::Timeout { timeout } => {
-            CallError::Lost(format!("the server did not answer in {} s", timeout.as_secs()))
-        }
+        ServiceError::Timeout { timeout } => CallError::Silent(timeout),
+        ServiceError::TransportSend(error) if is_too_large(error.error.as_ref()) => CallError::TooLarge(LARGEST),
         other => CallError::Lost(cut(&crate::domain::chain(&other), 300)),
     }
+}
+
+fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    type Failure = StreamableHttpError<<HttpClient as StreamableHttpClient>::Error>;
+    matches!(error.downcast_ref::<Failure>(), Some(Failure::ResponseBodyTooLarge { .. }))
 }
 
 /// Keeps the last line that a child says on its standard error, and never lets it wait for a reader.

@@ -10,6 +10,7 @@ mod follow;
 mod link;
 mod ordered;
 mod poll;
+pub mod reading;
 mod server;
 mod stream;
 mod subscribe;
@@ -29,8 +30,8 @@ use crate::clients::HttpClient;
 use crate::domain::{Arguments, EventOffer, Mode, Secret, Watch};
 use crate::engine::{Desk, Watches};
 
-use answers::Polled;
 use link::Link;
+use reading::Page;
 use server::Wanted;
 
 pub use callback::{CALLBACK_PATH, Making, routes};
@@ -40,6 +41,10 @@ pub use link::LinkError;
 const LOOKED: Duration = Duration::from_secs(60);
 /// How long our running server may take to say what another server offers.
 const ASKED: Duration = Duration::from_secs(35);
+/// How long a server may take to say what it offers, where others are asked beside it: an agent waits for the answer.
+const LISTED: Duration = Duration::from_secs(20);
+/// How long is waited for a watch to begin: its server has just said what it offers, so it is there.
+const BEGINS: Duration = Duration::from_secs(15);
 
 /// How a server is reached.
 #[derive(Clone, Debug)]
@@ -83,6 +88,8 @@ pub struct Server {
     pub max_age: SignedDuration,
     /// Where it can post to, if it can.
     pub callback: Option<String>,
+    /// No answer of it takes longer.
+    pub timeout: Duration,
     /// Why it cannot even be tried from here, such as a variable that is not set.
     pub trouble: Option<String>,
 }
@@ -119,6 +126,9 @@ pub async fn run(servers: Vec<Server>, watches: Watches, making: Making) {
         tasks.spawn(server::serve(Arc::clone(server), watches.clone(), receiver, making.clone()));
     }
     loop {
+        if let Err(error) = watches.keep_quiet().await {
+            tracing::warn!(error = %crate::domain::chain(&error), "could not keep up to where watches were told nothing");
+        }
         let looked = async {
             let looks = watches.offers_wanted().await?;
             Ok::<_, crate::engine::Error>((watches.active().await?, watches.hooks_to_end().await?, looks))
@@ -186,6 +196,49 @@ pub async fn offers(server: &Server, desk: &Desk, poke: impl Fn() -> bool) -> Re
     Err(failed(format!("{trouble}, and our running server has not answered in {} s", ASKED.as_secs())))
 }
 
+/// The same for several servers, asked side by side: one that hangs holds up no other, and is named in the end.
+pub async fn offers_of_all(
+    servers: &[&Server],
+    desk: &Desk,
+    poke: impl Fn() -> bool + Clone + Send + 'static,
+) -> Vec<Result<Vec<EventOffer>, LinkError>> {
+    let mut asking = JoinSet::new();
+    for (at, server) in servers.iter().enumerate() {
+        let (server, desk, poke) = ((*server).clone(), desk.clone(), poke.clone());
+        asking.spawn(async move {
+            let asked = tokio::time::timeout(LISTED, offers(&server, &desk, poke)).await;
+            let why = || format!("it has not answered in {} s; ask for it alone to wait longer", LISTED.as_secs());
+            (at, asked.unwrap_or_else(|_| Err(LinkError::List { server: server.name.clone(), why: why() })))
+        });
+    }
+    let mut found = BTreeMap::new();
+    while let Some(asked) = asking.join_next().await {
+        found.extend(asked.ok());
+    }
+    let lost = |name: &str| LinkError::List { server: name.to_owned(), why: "asking it panicked".into() };
+    servers.iter().enumerate().map(|(at, s)| found.remove(&at).unwrap_or_else(|| Err(lost(&s.name)))).collect()
+}
+
+/// Waits until a new watch has begun: our running server has heard from the watch's own, so that nothing is missed that
+/// happens from now on. Gives the watch as it is then; without `checked_at` where that took too long or failed.
+pub async fn begun(desk: &Desk, watch: Watch) -> Result<Watch, crate::engine::Error> {
+    let deadline = tokio::time::Instant::now() + BEGINS;
+    let mut watch = watch;
+    while watch.checked_at.is_none() && watch.is_active() && watch.problem.is_none() {
+        if tokio::time::Instant::now() >= deadline {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let (desk, id) = (desk.clone(), watch.id.clone());
+        let now = tokio::task::spawn_blocking(move || desk.watch(&id)).await;
+        match now.map_err(|_| crate::engine::Error::Panicked)?? {
+            Some(now) => watch = now,
+            None => break,
+        }
+    }
+    Ok(watch)
+}
+
 /// The cursor from which a new watch begins, so that nothing is missed from now on: where the server can be asked for
 /// one by another connection than the one that will be used later.
 pub async fn beginning(server: &Server, offer: &EventOffer, arguments: &Arguments) -> Option<String> {
@@ -198,7 +251,7 @@ pub async fn beginning(server: &Server, offer: &EventOffer, arguments: &Argument
     let link = Link::open(server).await.ok()?;
     let polled = link.ask("events/poll", question(&offer.name, arguments, None, None)).await;
     link.close().await;
-    polled.ok().and_then(|value| answers::read::<Polled>(value).ok()).and_then(|polled| polled.cursor)
+    polled.ok().and_then(|value| Page::read(value).ok()).and_then(|page| page.cursor)
 }
 
 /// The parameters that all ways of asking share.

@@ -5,18 +5,25 @@
 //! flood ends at the server and not in our memory.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientRequest, CustomNotification, JsonRpcMessage, NotificationMetaObject, RequestId, ServerNotification,
+    ClientRequest, CustomNotification, JsonRpcMessage, JsonRpcNotification, NotificationMetaObject, RequestId,
+    ServerNotification,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::payload;
 
 /// How many frames a reader may be behind.
 const BEHIND: usize = 256;
+/// How many KiB the frames may take that wait for all readers of a connection, and are not yet on disk.
+const ROOM: usize = 8 << 10;
 const PREFIX: &str = "notifications/events/";
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
@@ -26,7 +33,12 @@ pub(super) struct Frame {
     /// `active`, `event`, `heartbeat`, `error` or `terminated`.
     pub(super) kind: String,
     pub(super) params: Value,
+    /// What it takes of the connection's room, until this is dropped.
+    pub(super) room: Room,
 }
+
+/// A frame's part of what may wait; none before it has come in.
+pub(super) type Room = Option<OwnedSemaphorePermit>;
 
 /// Where the frames of a request go: put into the request's extensions, it is found when the request is sent.
 #[derive(Clone, Debug)]
@@ -44,24 +56,29 @@ pub(super) struct Ordered<T> {
     readers: HashMap<RequestId, mpsc::Sender<Frame>>,
     /// A frame that its reader has no room for yet: kept here, since `receive` may be dropped while it waits.
     held: Option<(mpsc::Sender<Frame>, Frame)>,
+    room: Arc<Semaphore>,
+    /// Tells whoever waits for it that the connection is over: it is dropped with this.
+    _open: DropGuard,
 }
 
 impl<T> Ordered<T> {
-    pub(super) fn new(inner: T) -> Self {
-        Self { inner, readers: HashMap::new(), held: None }
+    /// `closed` is cancelled when the connection is over.
+    pub(super) fn new(inner: T, closed: CancellationToken) -> Self {
+        let (readers, room) = (HashMap::new(), Arc::new(Semaphore::new(ROOM)));
+        Self { inner, readers, held: None, room, _open: closed.drop_guard() }
     }
 
     /// The reader of a frame, if this is one; whether it is one.
-    fn frame(&mut self, custom: &CustomNotification) -> Option<(mpsc::Sender<Frame>, Frame)> {
-        let kind = custom.method.strip_prefix(PREFIX)?;
+    fn frame(&mut self, custom: CustomNotification) -> Option<(mpsc::Sender<Frame>, Frame)> {
+        let kind = custom.method.strip_prefix(PREFIX)?.to_owned();
         let meta = custom.extensions.get::<NotificationMetaObject>();
-        let params = custom.params.clone().unwrap_or_default();
+        let params = custom.params.unwrap_or_default();
         let id = meta.and_then(NotificationMetaObject::subscription_id).or_else(|| {
             let id = params.get("_meta")?.get(SUBSCRIPTION_ID)?;
             serde_json::from_value(id.clone()).ok()
         })?;
         let reader = self.readers.get(&id)?.clone();
-        Some((reader, Frame { kind: kind.to_owned(), params }))
+        Some((reader, Frame { kind, params, room: None }))
     }
 }
 
@@ -84,23 +101,35 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            if let Some((reader, _)) = &self.held {
+            if let Some((reader, frame)) = &mut self.held {
+                if frame.room.is_none() {
+                    let size = payload::weight(&frame.params).div_ceil(1024).min(ROOM);
+                    let size = u32::try_from(size).unwrap_or(u32::MAX);
+                    tokio::select! {
+                        room = Arc::clone(&self.room).acquire_many_owned(size) => frame.room = room.ok(),
+                        // Who has left takes nothing up.
+                        () = reader.closed() => {}
+                    }
+                }
                 let reader = reader.clone();
-                let room = reader.reserve().await;
+                let place = reader.reserve().await;
                 // From here on nothing waits, so nothing is lost.
-                if let (Ok(room), Some((_, frame))) = (room, self.held.take()) {
-                    room.send(frame);
+                if let (Ok(place), Some((_, frame))) = (place, self.held.take()) {
+                    place.send(frame);
                 }
                 self.held = None;
             }
             let message = self.inner.receive().await?;
-            let JsonRpcMessage::Notification(note) = &message else { return Some(message) };
-            let ServerNotification::CustomNotification(custom) = &note.notification else { return Some(message) };
-            if !custom.method.starts_with(PREFIX) {
-                return Some(message);
+            match message {
+                JsonRpcMessage::Notification(JsonRpcNotification {
+                    notification: ServerNotification::CustomNotification(custom),
+                    ..
+                }) if custom.method.starts_with(PREFIX) => {
+                    // A frame without a reader is of a stream that we have left.
+                    self.held = self.frame(custom);
+                }
+                other => return Some(other),
             }
-            // A frame without a reader is of a stream that we have left.
-            self.held = self.frame(custom);
         }
     }
 

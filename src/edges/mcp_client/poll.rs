@@ -1,13 +1,16 @@
 //! Polling: asked again after the time that the server names, at once where it has more.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::domain::Watch;
 use crate::engine::Told;
+use crate::payload;
 
-use super::answers::{Polled, read};
+use super::Reach;
+use super::answers::CallError;
 use super::follow::{Follower, Stop};
 use super::question;
+use super::reading::Page;
 
 /// The interval where the server names none.
 const USUAL: Duration = Duration::from_secs(15);
@@ -15,8 +18,8 @@ const USUAL: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(3600);
 /// How many events one answer may bring.
 const MOST: u64 = 50;
-/// Nothing new is noted this often: often enough to say how long a gap was.
-const NOTED: Duration = Duration::from_secs(60);
+/// A page that takes this much memory is large enough: no more events are asked for at once.
+const LARGE: usize = 8 << 20;
 
 /// Polls for a watch until something stops it.
 pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {
@@ -28,32 +31,62 @@ pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {
 
 async fn ask(follower: &Follower, watch: Watch) -> Result<std::convert::Infallible, Stop> {
     let mut cursor = watch.cursor.clone();
-    let mut noted: Option<Instant> = None;
+    let mut is_first = true;
+    let mut most = MOST;
     loop {
-        let mut params =
-            question(&watch.event, &watch.arguments, cursor.as_deref(), Some(follower.server.max_age_ms()));
-        if let Some(params) = params.as_object_mut() {
-            params.insert("maxEvents".into(), MOST.into());
+        let page = match page(follower, &watch, cursor.as_deref(), most).await {
+            Err(error) if most > 1 && may_be_its_size(follower, &error) => {
+                tracing::warn!(watch = %watch.id, %error, "asking for one event at a time");
+                most = 1;
+                continue;
+            }
+            other => other?,
+        };
+        let size: usize = page.events.iter().map(payload::weight).sum();
+        if size < LARGE {
+            most = (most * 2).min(MOST);
         }
-        let polled: Polled = read(follower.link.ask("events/poll", params).await?)?;
-        let moved = polled.cursor.is_some() && polled.cursor != cursor;
-        let has_news = !polled.events.is_empty() || polled.truncated;
-        if has_news || moved || noted.is_none_or(|at| at.elapsed() > NOTED) {
+        let moved = page.cursor.is_some() && page.cursor != cursor;
+        let has_news = !page.events.is_empty() || page.truncated;
+        let mut new = 0;
+        if has_news || is_first {
             let told = Told {
-                occurrences: polled.events,
-                cursor: polled.cursor.clone(),
-                truncated: polled.truncated,
+                occurrences: page.events,
+                cursor: page.cursor.clone(),
+                truncated: page.truncated,
                 max_age: None,
             };
-            follower.take(&watch.id, told).await?;
-            noted = Some(Instant::now());
+            new = follower.take(&watch.id, told).await?;
+            is_first = false;
+        } else {
+            follower.watches.nothing_new(&watch.id, page.cursor.clone());
         }
-        cursor = polled.cursor.or(cursor);
-        // A server that has more but does not move on would be asked without a pause.
-        if polled.has_more && moved {
+        cursor = page.cursor.or(cursor);
+        // A server that has more but tells nothing new, or does not move on, would be asked without a pause.
+        if page.has_more && moved && new > 0 {
             continue;
         }
-        let wait = polled.next_poll_ms.map_or(USUAL, Duration::from_millis);
+        let named = page.next_poll_ms.map_or(USUAL, Duration::from_millis);
+        let wait = if page.has_more { Duration::ZERO } else { named };
         tokio::time::sleep(wait.clamp(follower.server.min_poll_interval, LONGEST)).await;
+    }
+}
+
+async fn page(follower: &Follower, watch: &Watch, cursor: Option<&str>, most: u64) -> Result<Page, CallError> {
+    let mut params = question(&watch.event, &watch.arguments, cursor, Some(follower.server.max_age_ms()));
+    if let Some(params) = params.as_object_mut() {
+        params.insert("maxEvents".into(), most.into());
+    }
+    let answer = follower.link.ask("events/poll", params).await?;
+    Page::read(answer).map_err(CallError::Odd)
+}
+
+/// Whether a page may be missing because it is too large. What comes on a pipe and is too large is passed over, so
+/// that there is silence.
+fn may_be_its_size(follower: &Follower, error: &CallError) -> bool {
+    match error {
+        CallError::TooLarge(_) => true,
+        CallError::Silent(_) => matches!(follower.server.reach, Reach::Program { .. }),
+        _ => false,
     }
 }

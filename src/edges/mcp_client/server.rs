@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -23,9 +24,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A connection that lasted this long was a good one: the next wait is the first again.
 const GOOD: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether a connection is still there, between requests.
-const LOOKED: Duration = Duration::from_secs(5);
 
 /// What a server is wanted for.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +97,13 @@ pub(super) async fn serve(server: Arc<Server>, watches: Watches, mut wanted: wat
         );
         note(&watches, &server, None, Timestamp::now().checked_add(pause).ok(), Some(problem)).await;
         wait = (wait * 2).min(LONGEST_WAIT);
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // Who makes a watch now has just reached the server.
+            changed = wanted.changed() => if changed.is_err() {
+                return;
+            },
+        }
     }
 }
 
@@ -119,8 +123,6 @@ async fn with(
     let offers = Arc::new(offers);
     let mut tasks: JoinSet<(WatchId, Left)> = JoinSet::new();
     let mut following: HashMap<WatchId, AbortHandle> = HashMap::new();
-    let mut poll = tokio::time::interval(LOOKED);
-    poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let now = wanted.borrow_and_update().clone();
         following.retain(|id, task| {
@@ -150,6 +152,7 @@ async fn with(
                     watches: watches.clone(),
                     making: making.clone(),
                     offers: Arc::clone(&offers),
+                    took: AtomicBool::new(false),
                 };
                 let id = watch.id.clone();
                 let task = tasks.spawn(async move { (id.clone(), follow(follower, id).await) });
@@ -168,9 +171,7 @@ async fn with(
                     Err(error) if error.is_cancelled() => {}
                     Err(_) => return Err("following a watch panicked".into()),
                 },
-                _ = poll.tick() => if link.is_closed() {
-                    return Err("the connection ended".into());
-                },
+                () = link.closed() => return Err("the connection ended".into()),
             }
         }
     }

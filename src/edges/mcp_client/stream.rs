@@ -1,6 +1,6 @@
 //! Streams: one long request, taken up again from the cursor when it ends.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 use crate::domain::Watch;
 use crate::engine::Told;
 
-use super::answers::cut;
 use super::follow::{Follower, Stop};
 use super::link::Next;
-use super::ordered::Frame;
+use super::ordered::{Frame, Room};
 use super::question;
+use super::reading::Said;
 
 /// A server says something at least every 30 s; after two such intervals, and some, the stream is dead.
 const DEAD: Duration = Duration::from_secs(65);
@@ -21,12 +21,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How many events share a transaction.
 const MOST: usize = 100;
-/// How often a cursor that stays is noted.
-const NOTED: Duration = Duration::from_secs(60);
 
 /// Follows a watch by streams until something stops it.
 pub(super) async fn follow(follower: &Follower, watch: Watch) -> Stop {
-    let mut reader = Reader { follower, cursor: watch.cursor.clone(), watch, noted: None, said: false };
+    let mut reader = Reader { follower, cursor: watch.cursor.clone(), watch, said: false };
     let mut wait = FIRST_WAIT;
     loop {
         reader.said = false;
@@ -42,8 +40,7 @@ struct Reader<'a> {
     follower: &'a Follower,
     watch: Watch,
     cursor: Option<String>,
-    noted: Option<Instant>,
-    /// Whether this stream has told an event.
+    /// Whether this stream has told something new.
     said: bool,
 }
 
@@ -87,32 +84,32 @@ impl Reader<'_> {
     async fn frame(&mut self, frame: Frame, more: &mut mpsc::Receiver<Frame>) -> Result<(), Stop> {
         let mut next = Some(frame);
         while let Some(frame) = next.take() {
-            let cursor = text(&frame.params, "cursor");
-            match frame.kind.as_str() {
-                "event" => next = self.events(frame.params, more).await?,
-                "active" => {
-                    let truncated = frame.params.get("truncated").and_then(Value::as_bool).unwrap_or(false);
-                    self.took(Vec::new(), cursor, truncated).await?;
+            match Said::frame(&frame.kind, frame.params) {
+                Said::Event(event, cursor) => next = self.events(event, cursor, frame.room, more).await?,
+                Said::Reached { cursor, truncated } => self.took(Vec::new(), cursor, truncated).await?,
+                Said::Heartbeat(cursor) => {
+                    self.follower.watches.nothing_new(&self.watch.id, cursor.clone());
+                    self.cursor = cursor.or(self.cursor.take());
                 }
-                "heartbeat" => {
-                    if cursor.is_some() && cursor != self.cursor || self.noted.is_none_or(|at| at.elapsed() > NOTED) {
-                        self.took(Vec::new(), cursor, false).await?;
-                    }
+                Said::Terminated(why) => return Err(Stop::Refused(why)),
+                Said::Verification(_) | Said::Other => {
+                    tracing::info!(watch = %self.watch.id, "a stream told of an error and goes on");
                 }
-                "terminated" => {
-                    let why =
-                        frame.params.pointer("/error/message").and_then(Value::as_str).unwrap_or("it did not say why");
-                    return Err(Stop::Refused(format!("the server ended it: {}", cut(why, 200))));
-                }
-                _ => tracing::info!(watch = %self.watch.id, "a stream told of an error and goes on"),
             }
         }
         Ok(())
     }
 
     /// Takes an event and those that wait behind it; gives the frame that ended the row.
-    async fn events(&mut self, first: Value, more: &mut mpsc::Receiver<Frame>) -> Result<Option<Frame>, Stop> {
-        let mut cursor = text(&first, "cursor");
+    async fn events(
+        &mut self,
+        first: Value,
+        mut cursor: Option<String>,
+        room: Room,
+        more: &mut mpsc::Receiver<Frame>,
+    ) -> Result<Option<Frame>, Stop> {
+        // Their room is given back when they are on disk.
+        let mut rooms = vec![room];
         let mut events = vec![first];
         let mut other = None;
         while events.len() < MOST
@@ -122,23 +119,19 @@ impl Reader<'_> {
                 other = Some(frame);
                 break;
             }
-            cursor = text(&frame.params, "cursor").or(cursor);
-            events.push(frame.params);
+            let Said::Event(event, at) = Said::frame(&frame.kind, frame.params) else { continue };
+            cursor = at.or(cursor);
+            events.push(event);
+            rooms.push(frame.room);
         }
-        self.said = true;
         self.took(events, cursor, false).await?;
         Ok(other)
     }
 
     async fn took(&mut self, occurrences: Vec<Value>, cursor: Option<String>, truncated: bool) -> Result<(), Stop> {
         let told = Told { occurrences, cursor: cursor.clone(), truncated, max_age: None };
-        self.follower.take(&self.watch.id, told).await?;
-        self.noted = Some(Instant::now());
+        self.said |= self.follower.take(&self.watch.id, told).await? > 0;
         self.cursor = cursor.or(self.cursor.take());
         Ok(())
     }
-}
-
-fn text(params: &Value, name: &str) -> Option<String> {
-    params.get(name).and_then(Value::as_str).map(str::to_owned)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use crate::crash_point;
 use crate::domain::Watch;
 use crate::engine::{Hook, Told};
 use crate::signing;
@@ -44,6 +45,7 @@ async fn keep(follower: &Follower, watch: &Watch) -> Result<std::convert::Infall
         let secret = hook.secret.clone().unwrap_or_default();
         // On disk before the server learns it: what it posts at once must be verified.
         follower.watches.keep_hook(&watch.id, hook.clone()).await?;
+        crash_point::reached("after-secret-commit");
         let max_age = Some(follower.server.max_age_ms());
         let mut params = question(&watch.event, &watch.arguments, watch.cursor.as_deref(), max_age);
         if let Some(params) = params.as_object_mut() {
@@ -54,6 +56,7 @@ async fn keep(follower: &Follower, watch: &Watch) -> Result<std::convert::Infall
             let answer = follower.link.ask("events/subscribe", params).await;
             match answer.and_then(read::<Subscribed>) {
                 Ok(answer) => {
+                    crash_point::reached("after-subscribe-answer");
                     hook.url = Some(url.clone());
                     hook.refresh_before = answer.refresh_before;
                     follower.watches.keep_hook(&watch.id, hook).await?;
