@@ -99,8 +99,9 @@ impl Dispatcher {
     async fn step(&self) -> Result<Option<Timestamp>, Error> {
         // What is being started is looked at before the store: what is in neither then has not been begun.
         let starting: Vec<Session> = self.starting().values().cloned().collect();
+        let most = self.settings.routing.max_events_per_turn;
         let (inboxes, states, turns) =
-            self.store.read(|db| Ok((db.inboxes()?, db.session_states()?, db.running_turns()?))).await?;
+            self.store.read(move |db| Ok((db.inboxes(most)?, db.session_states()?, db.running_turns()?))).await?;
         let mut running = Running::of(&turns);
         for session in starting {
             running.add(&session.key().0, &session.harness, &session.session_id, session.cwd);
