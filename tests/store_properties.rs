@@ -335,7 +335,7 @@ impl World {
             }
         }
         self.check();
-        assert!(self.db.inboxes().expect("inboxes").is_empty(), "something is never told");
+        assert!(self.db.inboxes(1).expect("inboxes").is_empty(), "something is never told");
         for seq in &self.deliveries {
             assert_ne!(self.outcome(*seq), Outcome::Queued, "{seq} waits, and nothing of it does");
         }

@@ -203,6 +203,22 @@ fn a_program_that_is_killed_is_started_again_from_its_cursor() {
 }
 
 #[test]
+fn half_a_character_in_a_page_is_a_problem_that_is_shown_and_goes_on_when_it_is_mended() {
+    for as_program in [false, true] {
+        let events = Events::start(&["poll"]);
+        let table = if as_program { events.as_program("ci") } else { events.table() };
+        let server = machine(&format!("{table}min_poll_interval = \"100ms\"\ntimeout = \"1s\"\n"));
+        let id = followed(&server, "ci");
+        events.script().halves = true;
+        events.emit("evt-0", json!({"n": "n-0- cut \u{fffd}"}));
+        wait_until("it is a problem", || row(&server, &id)["problem"].is_string());
+        events.script().halves = false;
+        wait_until("it is told", || told(&server, "n-0-") == 1);
+        wait_until("it is no problem any more", || row(&server, &id)["problem"].is_null());
+    }
+}
+
+#[test]
 fn a_page_that_is_too_large_is_asked_for_in_parts_and_an_event_that_is_too_large_is_a_gap() {
     let events = Events::start(&["poll"]);
     let server = machine(&polled(&events));

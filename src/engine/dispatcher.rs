@@ -163,7 +163,7 @@ fn pick(
     if running.count() >= settings.max_concurrent_turns {
         return Ok(picked);
     }
-    let (inboxes, states) = (db.inboxes()?, db.session_states()?);
+    let (inboxes, states) = (db.inboxes(settings.routing.max_events_per_turn)?, db.session_states()?);
     let none = SessionState::default();
     // What commands have changed is seen; so is, within a second, what a person has written into a file.
     let sessions = sessions.since(Instant::now()).map_err(decider::unreadable)?;

@@ -14,7 +14,7 @@ use crate::domain::{DeliverySeq, Event, Notice, NoticeId, NoticeState, SessionKe
 pub struct Inbox {
     /// Whose it is.
     pub session: SessionKey,
-    /// How many notices wait.
+    /// How many notices wait, up to as many as were asked for.
     pub waiting: u64,
     /// The first of them: first come, first served.
     pub first: NoticeId,
@@ -28,13 +28,27 @@ pub struct Inbox {
 pub type WaitingNotice = Notice;
 
 impl Db {
-    /// Every inbox in which something waits, in order of their oldest notice.
-    pub fn inboxes(&self) -> Result<Vec<Inbox>, Error> {
+    /// Every inbox in which something waits, in order of their oldest notice. They are counted up to `most`: an inbox may
+    /// hold a million, and this is asked whenever one comes.
+    pub fn inboxes(&self, most: usize) -> Result<Vec<Inbox>, Error> {
         self.all(
             "look at the inboxes",
-            "SELECT session, count(*), min(id), min(created_at), max(created_at)
-             FROM notices WHERE state = 'waiting' GROUP BY session ORDER BY min(id)",
-            (),
+            // From one session to the next in the index, and in each only to its ends.
+            "WITH RECURSIVE held(session) AS (
+                 SELECT min(session) FROM notices WHERE state = 'waiting'
+                 UNION ALL
+                 SELECT (SELECT min(session) FROM notices WHERE state = 'waiting' AND session > held.session)
+                 FROM held WHERE held.session IS NOT NULL),
+             ends(session, first, last) AS (
+                 SELECT session,
+                        (SELECT min(id) FROM notices n WHERE n.session = held.session AND n.state = 'waiting'),
+                        (SELECT max(id) FROM notices n WHERE n.session = held.session AND n.state = 'waiting')
+                 FROM held WHERE session IS NOT NULL)
+             SELECT e.session,
+                    (SELECT count(*) FROM (SELECT 1 FROM notices n WHERE n.session = e.session AND n.state = 'waiting' LIMIT ?1)),
+                    e.first, o.created_at, l.created_at
+             FROM ends e JOIN notices o ON o.id = e.first JOIN notices l ON l.id = e.last ORDER BY e.first",
+            [i64::try_from(most).unwrap_or(i64::MAX)],
             |row| {
                 Ok(Inbox {
                     session: SessionKey(row.get(0)?),
@@ -79,7 +93,13 @@ impl Db {
 
     /// How many notices wait, per session.
     pub fn count_waiting(&self) -> Result<BTreeMap<SessionKey, u64>, Error> {
-        Ok(self.inboxes()?.into_iter().map(|inbox| (inbox.session, inbox.waiting)).collect())
+        let rows = self.all(
+            "count what waits",
+            "SELECT session, count(*) FROM notices WHERE state = 'waiting' GROUP BY session",
+            (),
+            |row| Ok((SessionKey(row.get(0)?), u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0))),
+        )?;
+        Ok(rows.into_iter().collect())
     }
 
     /// Puts the notices of a delivery that are in one of `states` back into their inboxes, with fresh attempts.
@@ -141,5 +161,34 @@ impl Db {
             self.settle(seq)?;
         }
         Ok(dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Access;
+
+    #[test]
+    fn inboxes_come_in_the_order_of_their_oldest_notice_and_are_counted_as_far_as_asked() {
+        let dir = tempfile::tempdir().expect("dir");
+        let db = Db::open(dir.path(), Access::Write).expect("a database");
+        let rows =
+            [("b", 1, "told"), ("b", 2, "waiting"), ("c", 3, "waiting"), ("a", 4, "waiting"), ("b", 5, "waiting")];
+        for (session, at, state) in rows {
+            let sql = "INSERT INTO notices (session, seq, fingerprint, work_item, how, state, created_at)
+                       VALUES (?1, ?2, ?2, 'x', 'y', ?3, ?2)";
+            db.execute("note", sql, params![session, at, state]).expect("a notice");
+        }
+        let look = |most: usize| {
+            let all = db.inboxes(most).expect("inboxes").into_iter();
+            all.map(|i| (i.session.0, i.waiting, i.first.0, i.oldest.as_millisecond(), i.newest.as_millisecond()))
+                .collect::<Vec<_>>()
+        };
+        let wanted = |b: u64| vec![("b".to_owned(), b, 2, 2, 5), ("c".into(), 1, 3, 3, 3), ("a".into(), 1, 4, 4, 4)];
+        assert_eq!((look(50), look(1)), (wanted(2), wanted(1)));
+        assert_eq!(db.count_waiting().expect("counts").get(&SessionKey("b".into())), Some(&2));
+        db.execute("end", "UPDATE notices SET state = 'delivered'", ()).expect("ended");
+        assert!(look(50).is_empty());
     }
 }

@@ -31,6 +31,8 @@ pub struct Script {
     pub hang: Vec<&'static str>,
     /// The next polls tell more than they were asked for, as one that does not know `maxEvents`.
     pub pages_are_whole: bool,
+    /// A replacement character is told as JavaScript writes half a character: as one half of a UTF-16 pair.
+    pub halves: bool,
     /// How the cursors of polls are wrong.
     pub lie: Option<Lie>,
     /// Streams say nothing but a heartbeat each so often, and events.
@@ -184,7 +186,10 @@ impl Events {
             for (name, value) in answer.as_object().expect("an object") {
                 message[name] = value.clone();
             }
-            let text = message.to_string();
+            let mut text = message.to_string();
+            if self.script().halves {
+                text = text.replace('\u{fffd}', "\\ud83d");
+            }
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
             if stream.write_all(format!("{head}{}\r\n\r\n{text}", text.len()).as_bytes()).is_err() {
                 return;
