@@ -250,3 +250,36 @@ fn a_pull_request_that_was_only_read_of_can_be_waited_for() {
     github.statuses(payloads::SHA, &[status]);
     wait_until("its session is told", || server.calls().iter().any(|call| call.prompt().contains("ci/of-it")));
 }
+
+/// A harness with MCP Events of its own needs no more than `mcp serve`; a server that comes later takes over.
+#[test]
+fn where_no_server_runs_the_events_server_polls_by_itself() {
+    let github = GitHub::start();
+    let mut server = github.machine("");
+    github.runs(&[run(100, "main")]);
+    let mut client = Client::start(&server);
+    let runs = |cursor: &Value| json!({"name": "github.workflow_run", "arguments": {"repository": "octo-org/demo", "branch": "main"}, "cursor": cursor});
+    let mut cursor = client.ask("events/poll", runs(&Value::Null))["cursor"].clone();
+    let mut served = |client: &mut Client, id: u64| {
+        let mut found = Value::Null;
+        wait_until(&format!("run {id} is served"), || {
+            let page = client.ask("events/poll", runs(&cursor));
+            found = page["events"].clone();
+            cursor = page["cursor"].clone();
+            found.as_array().is_some_and(|found| !found.is_empty())
+        });
+        assert_eq!(found.as_array().map(Vec::len), Some(1), "{found}");
+        assert!(found[0]["eventId"].as_str().is_some_and(|event| event.contains(&format!(":{id}:"))), "{found}");
+    };
+    github.wait("/actions/runs?branch=main", 2);
+    github.runs(&[run(101, "main"), run(100, "main")]);
+    served(&mut client, 101);
+    server.serve(&[]);
+    github.runs(&[run(102, "main"), run(101, "main"), run(100, "main")]);
+    served(&mut client, 102);
+    // And back: the server ends, and its events server goes on alone.
+    server.kill();
+    github.runs(&[run(103, "main"), run(102, "main"), run(101, "main"), run(100, "main")]);
+    served(&mut client, 103);
+    assert_eq!(server.json(&["deliveries", "list"]).as_array().map(Vec::len), Some(3));
+}

@@ -20,7 +20,8 @@ use crate::harness::Harnesses;
 /// `the-loop mcp …`
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
-    /// Serve the feed of events by MCP on standard input and output, beside a server that runs or not
+    /// Serve the feed of events by MCP on standard input and output, beside a server that runs or not; without one, GitHub
+    /// is polled from here where `[github_poll]` is enabled
     Serve,
     /// Serve the agent's own tools on standard input and output, for a harness to start
     Agent(AgentArgs),
@@ -49,14 +50,14 @@ pub(super) fn run(context: &Context, command: Command) -> Result<(), Failure> {
 
 fn serve(context: &Context) -> Result<(), Failure> {
     context.start_log();
-    context.configuration(&[])?;
+    let settings = context.configuration(&[])?.settings;
     let state_dir = context.state_dir()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::from_error(Exit::Failed, &error))?;
-    let served = runtime.block_on(daemon::run_stdio(&state_dir));
+    let served = runtime.block_on(daemon::run_stdio(&state_dir, settings, std::env::vars_os().collect()));
     // Reading standard input blocks a thread that cannot be waited for.
     runtime.shutdown_background();
     Ok(served?)

@@ -1,4 +1,5 @@
-//! One server per state directory: a lock that the kernel holds, with a note of who has it.
+//! One server per state directory, and one process that decides deliveries: locks that the kernel holds, with a note of
+//! who has them.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -13,6 +14,8 @@ use super::Error;
 
 /// A command that looks who holds the lock takes a shared one for an instant; a starting server waits that out.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// An `mcp serve` that observes for want of a server lets go within a second or two of one that starts.
+const HANDOVER: Duration = Duration::from_secs(10);
 
 /// Who has the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,16 +47,37 @@ pub struct ServerLock {
 }
 
 impl ServerLock {
-    /// Takes the lock, or says who has it.
+    /// Takes the server's lock, or says who has it.
     pub fn take(state_dir: &Path) -> Result<Self, Error> {
-        let path = lock_path(state_dir);
+        Self::take_file(state_dir, lock_path(state_dir), PATIENCE)
+    }
+
+    /// Takes the lock of who decides deliveries, which a server holds beside its own. Who holds it without a server's lets
+    /// go of it when there is a server.
+    pub fn take_deciding(state_dir: &Path) -> Result<Self, Error> {
+        Self::take_file(state_dir, state_dir.join("deciding.lock"), HANDOVER)
+    }
+
+    /// The same where nobody has it, and no server runs.
+    pub fn take_deciding_if_free(state_dir: &Path) -> Result<Option<Self>, Error> {
+        if holder(state_dir).is_some() {
+            return Ok(None);
+        }
+        match Self::take_file(state_dir, state_dir.join("deciding.lock"), Duration::ZERO) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(Error::Held { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_file(state_dir: &Path, path: PathBuf, patience: Duration) -> Result<Self, Error> {
         let failed = |source| Error::Lock { path: path.clone(), source };
         make_private(state_dir).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.create(true).read(true).write(true).truncate(false);
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path).map_err(failed)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         loop {
             match file.try_lock() {
                 Ok(()) => break,
@@ -148,5 +172,17 @@ mod tests {
         drop(lock);
         assert_eq!(holder(dir.path()), None);
         ServerLock::take(dir.path()).expect("free again");
+    }
+
+    #[test]
+    fn only_one_decides_and_a_server_goes_first() {
+        let dir = tempfile::tempdir().expect("dir");
+        let alone = ServerLock::take_deciding_if_free(dir.path()).expect("looked").expect("free");
+        assert!(ServerLock::take_deciding_if_free(dir.path()).expect("looked").is_none());
+        assert_eq!(holder(dir.path()), None, "that is no server");
+        drop(alone);
+        let _server = ServerLock::take(dir.path()).expect("free");
+        assert!(ServerLock::take_deciding_if_free(dir.path()).expect("looked").is_none());
+        ServerLock::take_deciding(dir.path()).expect("let go of");
     }
 }

@@ -142,6 +142,9 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let (bells, stop, force) = (Bells::default(), CancellationToken::new(), CancellationToken::new());
     watch_signals(stop.clone(), force.clone(), bells.clone())?;
     let lock = ServerLock::take(&state_dir)?;
+    let dir = state_dir.clone();
+    let deciding = tokio::task::spawn_blocking(move || ServerLock::take_deciding(&dir));
+    let deciding = deciding.await.map_err(|_| engine::Error::Panicked)??;
     let store = Store::open(&state_dir)?;
     let last = last_turn_dir(&state_dir);
     store.write(move |db| db.number_turns_above(last)).await?;
@@ -227,7 +230,7 @@ pub async fn run(start: Start, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         wait_for_turns(&store, &force).await?;
     }
     store.close().await;
-    drop(lock);
+    drop((deciding, lock));
     Ok(())
 }
 
