@@ -17,8 +17,8 @@ use support::{Server, wait_for, wait_until};
 const ITEM: &str = "local:demo";
 const QUICK: &str =
     "[routing]\ndebounce = \"30ms\"\n[dispatch]\nretry_backoff = \"50ms\"\nmax_turns_per_hour = 10000\n";
-/// What our process may take while a server floods it, in MiB.
-const BOUND: u64 = 200;
+/// What our process (a debug build) may take while a server floods it, in MiB; 310 were seen while streams had no bound.
+const BOUND: u64 = 280;
 
 /// The program that [`Events::as_program`] starts; nothing when it is run by itself.
 #[test]
