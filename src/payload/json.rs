@@ -15,11 +15,13 @@ fn with_tree<T>(json: &[u8], extent: Extent, then: impl FnOnce(&Tree<'_>) -> T) 
     let text = std::str::from_utf8(json).map_err(|e| Error::NotJson(format!("it is not UTF-8 ({e})")))?;
     match Tree::read(text, extent) {
         Ok(tree) => Ok(then(&tree)),
-        Err(error) => match without_lone_surrogates(text) {
-            Some(mended) => with_tree(mended.as_bytes(), extent, then),
-            None if depth(json) > MAX_DEPTH => Err(Error::TooDeep(MAX_DEPTH)),
-            None => Err(Error::NotJson(error.to_string())),
-        },
+        Err(error) => {
+            let mut mended = json.to_vec();
+            if replace_lone_surrogates(&mut mended) {
+                return with_tree(&mended, extent, then);
+            }
+            Err(if depth(json) > MAX_DEPTH { Error::TooDeep(MAX_DEPTH) } else { Error::NotJson(error.to_string()) })
+        }
     }
 }
 
@@ -74,17 +76,16 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// `json` with every escape that is half a surrogate pair replaced, or `None` where there is none.
-fn without_lone_surrogates(text: &str) -> Option<String> {
-    let json = text.as_bytes();
-    let mut mended = json.to_vec();
+/// Replaces every escape in JSON text that is half a surrogate pair by that of U+FFFD; whether there was one. What is
+/// no JSON stays none.
+pub fn replace_lone_surrogates(json: &mut [u8]) -> bool {
     let (mut at, mut changed) = (0, false);
     while let Some(found) = json.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
         at += found;
         match (unit(json, at), unit(json, at + 6)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
             (Some(0xd800..=0xdfff), _) => {
-                if let Some(digits) = mended.get_mut(at + 2..at + 6) {
+                if let Some(digits) = json.get_mut(at + 2..at + 6) {
                     digits.copy_from_slice(b"fffd");
                     changed = true;
                 }
@@ -94,8 +95,7 @@ fn without_lone_surrogates(text: &str) -> Option<String> {
             (None, _) => at += 2,
         }
     }
-    // ASCII took the place of ASCII.
-    changed.then(|| String::from_utf8(mended).ok()).flatten()
+    changed
 }
 
 /// The UTF-16 unit that a `\uXXXX` at `at` stands for.

@@ -27,6 +27,6 @@ mod watched;
 pub use delivery::{Encoding, GithubHeaders, Received, from_github};
 pub use error::Error;
 pub use event::read;
-pub use json::{read_json, weight};
+pub use json::{read_json, replace_lone_surrogates, weight};
 pub use occurrence::{WATCH_ENDED, WATCH_GAP, from_end, from_gap, from_occurrence, occurrence_data};
 pub use polled::{CommentAction, GAP, OBSERVED, Polled, from_github_list, from_github_poll};

@@ -144,7 +144,7 @@ impl Callback {
                 self.watches.end(id, &why).await.map_err(|error| store(&error))?;
                 return Ok(StatusCode::NO_CONTENT.into_response());
             }
-            Said::Heartbeat(_) | Said::Verification(_) | Said::Other => {
+            Said::Heartbeat(_) | Said::PassedOver | Said::Verification(_) | Said::Other => {
                 return Err(No(StatusCode::BAD_REQUEST, "a control body of an unknown type"));
             }
         };

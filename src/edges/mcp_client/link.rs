@@ -10,9 +10,7 @@ use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, Implementation, ProtocolVersion, ServerResult,
 };
-use rmcp::service::{
-    ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RequestHandle, RunningService, ServiceError,
-};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
@@ -21,7 +19,6 @@ use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +26,9 @@ use crate::clients::HttpClient;
 use crate::domain::{EventOffer, Mode};
 
 use super::answers::{CallError, Listed, read};
-use super::ordered::{Frame, Ordered, frames};
+use super::mended::{self, Mended};
+use super::open_stream::OpenStream;
+use super::ordered::{Ordered, frames};
 use super::reading::cut;
 use super::{Reach, Server};
 
@@ -127,6 +126,7 @@ impl Link {
                     return Err(failed(std::io::Error::other("it has no standard input and output")));
                 };
                 let listener = child.stderr.take().map(|errors| tokio::spawn(listen(errors, Arc::clone(&last_words))));
+                let output = mended::lines(output, LARGEST);
                 let transport = AsyncRwTransport::new_client(output, input).with_max_line_length(LARGEST);
                 Self::begin(server, transport, child.into(), last_words, listener).await
             }
@@ -140,7 +140,7 @@ impl Link {
                     let text = String::from_utf8_lossy(token.expose()).into_owned();
                     config = config.auth_header(text);
                 }
-                let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+                let transport = StreamableHttpClientTransport::with_client(Mended(client.clone()), config);
                 Self::begin(server, transport, None, last_words, None).await
             }
         }
@@ -200,7 +200,7 @@ impl Link {
         let asked = self.service.send_cancellable_request(request, options);
         let overdue = tokio::time::timeout(self.timeout + SENDING, asked).await;
         let request = overdue.map_err(|_| CallError::Silent(self.timeout))?.map_err(lost)?;
-        Ok(OpenStream { frames, request: Some(request) })
+        Ok(OpenStream::new(frames, request))
     }
 
     /// Everything that the server offers.
@@ -251,53 +251,6 @@ impl Link {
     }
 }
 
-/// A stream. Dropped before its answer came, it is cancelled: the server would go on for ever otherwise.
-pub(super) struct OpenStream {
-    /// Its frames, in order.
-    pub(super) frames: mpsc::Receiver<Frame>,
-    request: Option<RequestHandle<RoleClient>>,
-}
-
-/// What a stream has next.
-pub(super) enum Next {
-    Frame(Frame),
-    /// It is over: the answer to the request that opened it.
-    Answer(Result<Value, CallError>),
-}
-
-impl OpenStream {
-    /// The next frame; frames come before the answer, as they did on the wire.
-    pub(super) async fn next(&mut self) -> Next {
-        let Some(request) = &mut self.request else {
-            return match self.frames.recv().await {
-                Some(frame) => Next::Frame(frame),
-                None => Next::Answer(Err(CallError::Lost("the stream is over".into()))),
-            };
-        };
-        tokio::select! {
-            biased;
-            Some(frame) = self.frames.recv() => Next::Frame(frame),
-            answer = &mut request.rx => {
-                self.request = None;
-                let gone = || CallError::Lost("the connection ended".into());
-                Next::Answer(answer.map_err(|_| gone()).and_then(|answer| answer.map_err(lost)).and_then(value))
-            }
-        }
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        if let (Some(request), Ok(runtime)) = (self.request.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move {
-                if let Err(error) = request.cancel(Some("nobody waits for it any more".into())).await {
-                    tracing::debug!(%error, "a stream ended before it was cancelled");
-                }
-            });
-        }
-    }
-}
-
 fn mode(word: &str) -> Option<Mode> {
     [Mode::Stream, Mode::Webhook, Mode::Poll].into_iter().find(|mode| mode.in_protocol() == word)
 }
@@ -308,11 +261,11 @@ fn custom(headers: &[(String, String)]) -> Result<HashMap<HeaderName, HeaderValu
 }
 
 /// A result as JSON, whatever rmcp took it for.
-fn value(result: ServerResult) -> Result<Value, CallError> {
+pub(super) fn value(result: ServerResult) -> Result<Value, CallError> {
     serde_json::to_value(&result).map_err(|error| CallError::Odd(error.to_string()))
 }
 
-fn lost(error: ServiceError) -> CallError {
+pub(super) fn lost(error: ServiceError) -> CallError {
     match error {
         ServiceError::McpError(error) => CallError::refused(&error),
         ServiceError::TransportClosed => CallError::Lost("the connection ended".into()),

@@ -8,6 +8,8 @@ mod answers;
 mod callback;
 mod follow;
 mod link;
+mod mended;
+mod open_stream;
 mod ordered;
 mod poll;
 pub mod reading;

@@ -4,7 +4,7 @@
 //! they are taken off the wire before rmcp sees them. A reader that falls behind holds the connection up, so that a
 //! flood ends at the server and not in our memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rmcp::RoleClient;
@@ -20,25 +20,29 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::payload;
 
+use super::mended::PASSED_OVER;
+
 /// How many frames a reader may be behind.
 const BEHIND: usize = 256;
 /// How many KiB the frames may take that wait for all readers of a connection, and are not yet on disk.
-const ROOM: usize = 8 << 10;
-const PREFIX: &str = "notifications/events/";
-const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+const BUDGET: usize = 8 << 10;
+/// What the methods of all frames begin with.
+pub(super) const PREFIX: &str = "notifications/events/";
+/// Whose frame it is: the id of the request, in `_meta`.
+pub(super) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// One frame of a stream.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// `active`, `event`, `heartbeat`, `error` or `terminated`.
+    /// `active`, `event`, `heartbeat`, `error` or `terminated`; or [`PASSED_OVER`], our own.
     pub(super) kind: String,
     pub(super) params: Value,
-    /// What it takes of the connection's room, until this is dropped.
-    pub(super) room: Room,
+    /// What it takes of the connection's budget, until this is dropped.
+    pub(super) share: Share,
 }
 
 /// A frame's part of what may wait; none before it has come in.
-pub(super) type Room = Option<OwnedSemaphorePermit>;
+pub(super) type Share = Option<OwnedSemaphorePermit>;
 
 /// Where the frames of a request go: put into the request's extensions, it is found when the request is sent.
 #[derive(Clone, Debug)]
@@ -54,9 +58,9 @@ pub(super) fn frames() -> (FrameSender, mpsc::Receiver<Frame>) {
 pub(super) struct Ordered<T> {
     inner: T,
     readers: HashMap<RequestId, mpsc::Sender<Frame>>,
-    /// A frame that its reader has no room for yet: kept here, since `receive` may be dropped while it waits.
-    held: Option<(mpsc::Sender<Frame>, Frame)>,
-    room: Arc<Semaphore>,
+    /// Frames that their readers have no place for yet: kept here, since `receive` may be dropped while it waits.
+    held: VecDeque<(mpsc::Sender<Frame>, Frame)>,
+    budget: Arc<Semaphore>,
     /// Tells whoever waits for it that the connection is over: it is dropped with this.
     _open: DropGuard,
 }
@@ -64,21 +68,31 @@ pub(super) struct Ordered<T> {
 impl<T> Ordered<T> {
     /// `closed` is cancelled when the connection is over.
     pub(super) fn new(inner: T, closed: CancellationToken) -> Self {
-        let (readers, room) = (HashMap::new(), Arc::new(Semaphore::new(ROOM)));
-        Self { inner, readers, held: None, room, _open: closed.drop_guard() }
+        let (readers, budget) = (HashMap::new(), Arc::new(Semaphore::new(BUDGET)));
+        Self { inner, readers, held: VecDeque::new(), budget, _open: closed.drop_guard() }
     }
 
-    /// The reader of a frame, if this is one; whether it is one.
-    fn frame(&mut self, custom: CustomNotification) -> Option<(mpsc::Sender<Frame>, Frame)> {
-        let kind = custom.method.strip_prefix(PREFIX)?.to_owned();
+    /// Holds a frame for its reader.
+    fn hold(&mut self, custom: CustomNotification) {
+        let Some(kind) = custom.method.strip_prefix(PREFIX).map(str::to_owned) else { return };
         let meta = custom.extensions.get::<NotificationMetaObject>();
         let params = custom.params.unwrap_or_default();
         let id = meta.and_then(NotificationMetaObject::subscription_id).or_else(|| {
             let id = params.get("_meta")?.get(SUBSCRIPTION_ID)?;
             serde_json::from_value(id.clone()).ok()
-        })?;
-        let reader = self.readers.get(&id)?.clone();
-        Some((reader, Frame { kind, params, room: None }))
+        });
+        match id {
+            // A frame without a reader is of a stream that we have left.
+            Some(id) => {
+                let reader = self.readers.get(&id).cloned();
+                self.held.extend(reader.map(|reader| (reader, Frame { kind, params, share: None })));
+            }
+            None if kind == PASSED_OVER => {
+                let frame = || Frame { kind: kind.clone(), params: params.clone(), share: None };
+                self.held.extend(self.readers.values().map(|reader| (reader.clone(), frame())));
+            }
+            None => {}
+        }
     }
 }
 
@@ -101,12 +115,12 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            if let Some((reader, frame)) = &mut self.held {
-                if frame.room.is_none() {
-                    let size = payload::weight(&frame.params).div_ceil(1024).min(ROOM);
+            while let Some((reader, frame)) = self.held.front_mut() {
+                if frame.share.is_none() {
+                    let size = payload::weight(&frame.params).div_ceil(1024).min(BUDGET);
                     let size = u32::try_from(size).unwrap_or(u32::MAX);
                     tokio::select! {
-                        room = Arc::clone(&self.room).acquire_many_owned(size) => frame.room = room.ok(),
+                        share = Arc::clone(&self.budget).acquire_many_owned(size) => frame.share = share.ok(),
                         // Who has left takes nothing up.
                         () = reader.closed() => {}
                     }
@@ -114,20 +128,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
                 let reader = reader.clone();
                 let place = reader.reserve().await;
                 // From here on nothing waits, so nothing is lost.
-                if let (Ok(place), Some((_, frame))) = (place, self.held.take()) {
+                if let (Some((_, frame)), Ok(place)) = (self.held.pop_front(), place) {
                     place.send(frame);
                 }
-                self.held = None;
             }
             let message = self.inner.receive().await?;
             match message {
                 JsonRpcMessage::Notification(JsonRpcNotification {
                     notification: ServerNotification::CustomNotification(custom),
                     ..
-                }) if custom.method.starts_with(PREFIX) => {
-                    // A frame without a reader is of a stream that we have left.
-                    self.held = self.frame(custom);
-                }
+                }) if custom.method.starts_with(PREFIX) => self.hold(custom),
                 other => return Some(other),
             }
         }

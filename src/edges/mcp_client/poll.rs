@@ -43,9 +43,7 @@ async fn ask(follower: &Follower, watch: Watch) -> Result<std::convert::Infallib
             other => other?,
         };
         let size: usize = page.events.iter().map(payload::weight).sum();
-        if size < LARGE {
-            most = (most * 2).min(MOST);
-        }
+        most = next_most(most, page.events.len(), size);
         let moved = page.cursor.is_some() && page.cursor != cursor;
         let has_news = !page.events.is_empty() || page.truncated;
         let mut new = 0;
@@ -72,6 +70,20 @@ async fn ask(follower: &Follower, watch: Watch) -> Result<std::convert::Infallib
     }
 }
 
+/// How many events are asked for next, after a page of so many that take so much memory: fewer while pages are large,
+/// more while they are well below that.
+fn next_most(most: u64, count: usize, size: usize) -> u64 {
+    if size > LARGE {
+        // What fits, if the next are like these; a server may send more than it was asked for.
+        let fits = count.saturating_mul(LARGE) / size;
+        u64::try_from(fits).unwrap_or(MOST).clamp(1, most)
+    } else if size < LARGE / 2 {
+        (most * 2).min(MOST)
+    } else {
+        most
+    }
+}
+
 async fn page(follower: &Follower, watch: &Watch, cursor: Option<&str>, most: u64) -> Result<Page, CallError> {
     let mut params = question(&watch.event, &watch.arguments, cursor, Some(follower.server.max_age_ms()));
     if let Some(params) = params.as_object_mut() {
@@ -88,5 +100,20 @@ fn may_be_its_size(follower: &Follower, error: &CallError) -> bool {
         CallError::TooLarge(_) => true,
         CallError::Silent(_) => matches!(follower.server.reach, Reach::Program { .. }),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_events_are_asked_for_while_pages_are_large() {
+        assert_eq!(next_most(50, 50, 15 << 20), 26);
+        // What fits stays as it is, so that it does not go up and down.
+        assert_eq!(next_most(26, 26, 8_000_000), 26);
+        assert_eq!(next_most(1, 1, 60 << 20), 1);
+        assert_eq!(next_most(10, 50, 60 << 20), 6);
+        assert_eq!((next_most(1, 1, 10), next_most(26, 26, 10), next_most(50, 0, 0)), (2, 50, 50));
     }
 }

@@ -4,6 +4,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::mended::PASSED_OVER;
+
 /// The most that is repeated of a server's own words.
 const WORDS: usize = 200;
 
@@ -49,6 +51,8 @@ pub enum Said {
     },
     /// The server is still there.
     Heartbeat(Option<String>),
+    /// A message was too large to be taken, so that something is lost.
+    PassedOver,
     /// The receiver is to prove itself with this challenge.
     Verification(Option<String>),
     /// The server ended it, for this reason.
@@ -71,6 +75,7 @@ impl Said {
             },
             "heartbeat" => Self::Heartbeat(text(&params, "cursor")),
             "terminated" => Self::Terminated(why(&params)),
+            PASSED_OVER => Self::PassedOver,
             _ => Self::Other,
         }
     }

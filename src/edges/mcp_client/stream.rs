@@ -9,10 +9,10 @@ use crate::domain::Watch;
 use crate::engine::Told;
 
 use super::follow::{Follower, Stop};
-use super::link::Next;
-use super::ordered::{Frame, Room};
-use super::question;
+use super::open_stream::Next;
+use super::ordered::{Frame, Share};
 use super::reading::Said;
+use super::{Reach, question};
 
 /// A server says something at least every 30 s; after two such intervals, and some, the stream is dead.
 const DEAD: Duration = Duration::from_secs(65);
@@ -85,12 +85,13 @@ impl Reader<'_> {
         let mut next = Some(frame);
         while let Some(frame) = next.take() {
             match Said::frame(&frame.kind, frame.params) {
-                Said::Event(event, cursor) => next = self.events(event, cursor, frame.room, more).await?,
+                Said::Event(event, cursor) => next = self.events(event, cursor, frame.share, more).await?,
                 Said::Reached { cursor, truncated } => self.took(Vec::new(), cursor, truncated).await?,
                 Said::Heartbeat(cursor) => {
                     self.follower.watches.nothing_new(&self.watch.id, cursor.clone());
                     self.cursor = cursor.or(self.cursor.take());
                 }
+                Said::PassedOver => self.passed_over().await?,
                 Said::Terminated(why) => return Err(Stop::Refused(why)),
                 Said::Verification(_) | Said::Other => {
                     tracing::info!(watch = %self.watch.id, "a stream told of an error and goes on");
@@ -100,16 +101,27 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Tells that something is lost. A stream over HTTP has ended with what was too large, and would end there again;
+    /// a program goes on behind it.
+    async fn passed_over(&mut self) -> Result<(), Stop> {
+        self.follower.watches.tell_gap(&self.watch.id).await?;
+        if matches!(self.follower.server.reach, Reach::Address { .. }) {
+            self.follower.watches.forget_cursor(&self.watch.id).await?;
+            self.cursor = None;
+        }
+        Ok(())
+    }
+
     /// Takes an event and those that wait behind it; gives the frame that ended the row.
     async fn events(
         &mut self,
         first: Value,
         mut cursor: Option<String>,
-        room: Room,
+        share: Share,
         more: &mut mpsc::Receiver<Frame>,
     ) -> Result<Option<Frame>, Stop> {
-        // Their room is given back when they are on disk.
-        let mut rooms = vec![room];
+        // Their share is given back when they are on disk.
+        let mut shares = vec![share];
         let mut events = vec![first];
         let mut other = None;
         while events.len() < MOST
@@ -122,7 +134,7 @@ impl Reader<'_> {
             let Said::Event(event, at) = Said::frame(&frame.kind, frame.params) else { continue };
             cursor = at.or(cursor);
             events.push(event);
-            rooms.push(frame.room);
+            shares.push(frame.share);
         }
         self.took(events, cursor, false).await?;
         Ok(other)
