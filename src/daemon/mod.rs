@@ -8,6 +8,7 @@ mod awake;
 mod housekeeping;
 mod lock;
 mod mcp;
+mod mcp_stdio;
 pub mod watching;
 
 use std::ffi::OsString;
@@ -21,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use awake::can_keep_awake;
 pub use lock::{Holder, ServerLock, holder, poke};
-pub use mcp::{principals, run_stdio};
+pub use mcp::principals;
+pub use mcp_stdio::run_stdio;
 
 use crate::config::Settings;
 use crate::domain::{Secret, TurnId};

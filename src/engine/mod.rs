@@ -19,6 +19,7 @@ pub mod schedule;
 mod sighting;
 mod subscriptions;
 mod telling;
+mod turn_end;
 mod turn_run;
 mod watching;
 

@@ -7,6 +7,7 @@
 mod checkpoint;
 mod db;
 mod decisions;
+mod deliveries;
 mod feed;
 mod inbox;
 mod journal;
@@ -18,6 +19,7 @@ mod readers;
 mod refusals;
 mod retention;
 mod schema;
+mod servers;
 mod sessions;
 mod subscriptions;
 mod turns;
@@ -28,18 +30,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub use db::{Access, Db};
+pub use deliveries::{DeliveryFilter, DeliveryRow, NoticeRow};
 pub use feed::Scan;
 pub use inbox::{Inbox, WaitingNotice};
-pub use journal::{Accepting, DeliveryFilter, DeliveryRow, NoticeRow, Undecided};
+pub use journal::{Accepting, Undecided};
 pub use links::LinksInStore;
 pub use owed::{AttemptRow, CourierState, Due, Parcel, Post, PostEnd};
 pub use polls::PollRow;
 pub use refusals::Refused;
 pub use retention::{Kept, Retention};
+pub use servers::ServerState;
 pub use sessions::{SessionState, Spending};
 pub use subscriptions::{Subscribe, Subscribed};
 pub use turns::{NewTurn, Settlement, TurnFilter};
-pub use watches::{Hook, ServerState};
+pub use watches::Hook;
 
 /// Why the store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
