@@ -50,7 +50,7 @@ impl Filter {
         }
     }
 
-    fn fits(&self, wanted: &Value, found: Option<&Value>) -> bool {
+    pub(super) fn fits(&self, wanted: &Value, found: Option<&Value>) -> bool {
         let same_word = |found: &Value| match (wanted.as_str(), found.as_str()) {
             (Some(wanted), Some(found)) => wanted.to_lowercase() == found.to_lowercase(),
             _ => false,

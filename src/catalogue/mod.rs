@@ -5,6 +5,7 @@
 
 mod arguments;
 mod event_type;
+mod gap;
 mod github;
 mod offer;
 mod own;
@@ -13,6 +14,7 @@ mod schema;
 
 pub use arguments::{canonical, needles};
 pub use event_type::EventType;
+pub use gap::GAP;
 pub use offer::{argument_names, checked, nearest, offered, typed};
 pub use own::{needs_attention, turn_finished, turn_started};
 pub use read::occurrence;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::event_type::From;
-use super::github;
+use super::{gap, github};
 use crate::domain::{Event, Nature, Occurrence};
 
 /// How many bytes of a text stand in a payload; the whole is for those who ask for the record.
@@ -12,6 +12,9 @@ const EXCERPT: usize = 4096;
 
 /// What watchers are told of a delivery. `None` for what nobody can watch.
 pub fn occurrence(event: &Event, delivery: &str, received_at: Timestamp) -> Option<Occurrence> {
+    if let Some(gap) = gap::occurrence(event, delivery, received_at) {
+        return Some(gap);
+    }
     // GitHub has no action `observed`: polling only saw it.
     if matches!(event.nature, Nature::Watched | Nature::Unmapped) || event.action.as_deref() == Some("observed") {
         return None;

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use super::{Link, Node, RepoName};
 
+/// The name of the event by which polling says that it may have missed something. No name of GitHub's has a dot.
+pub const GITHUB_GAP: &str = "github_poll.gap";
+
 /// What a delivery says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {

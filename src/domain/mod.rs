@@ -19,7 +19,7 @@ mod work_item;
 pub use chain::chain;
 pub use decision::{Assignment, Decision, Outcome};
 pub use delivery::{Delivery, DeliverySeq, Receipt, Source};
-pub use event::{Association, Author, Event, Fact, Nature, Person, Repository, Subject, SubjectKind};
+pub use event::{Association, Author, Event, Fact, GITHUB_GAP, Nature, Person, Repository, Subject, SubjectKind};
 pub use link::{Link, LinkKind, Node};
 pub use notice::{Notice, NoticeId, NoticeState};
 pub use occurrence::{Cursor, Occurrence, Place, Placed};

@@ -258,6 +258,12 @@ fn body(post: &Post) -> (String, Vec<u8>) {
                 json!({"eventId": o.event_id, "name": o.name, "timestamp": at, "data": o.data, "cursor": cursor});
             (o.event_id.clone(), body.to_string().into_bytes())
         }
+        Parcel::Gap { place, watermark } => {
+            let cursor = Cursor { journal: post.journal.clone(), place: *watermark }.to_string();
+            let body = json!({"type": "gap", "cursor": cursor}).to_string().into_bytes();
+            // The same for each attempt, so that the receiver can tell repeats.
+            (format!("msg_gap_{}_{}", post.subscription.id, place.0), body)
+        }
         Parcel::Terminated => {
             let error = json!({"code": -32012, "message": "the subscription was ended by the server"});
             let body = json!({"type": "terminated", "error": error}).to_string().into_bytes();

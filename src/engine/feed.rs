@@ -10,7 +10,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{Notify, broadcast};
 
-use crate::catalogue::{self, EventType};
+use crate::catalogue::{self, EventType, GAP};
 use crate::domain::{Access, Arguments, Cursor, Place, Placed};
 use crate::store::{Db, Scan, Store};
 
@@ -42,6 +42,11 @@ pub struct Interest {
 impl Interest {
     fn wants(&self, placed: &Placed) -> bool {
         self.kind.matches(&self.arguments, &placed.occurrence) && self.access.sees(&placed.occurrence)
+    }
+
+    /// Whether something that it wants may be lost here.
+    fn misses(&self, placed: &Placed) -> bool {
+        self.kind.may_be_lost_in(&self.arguments, &placed.occurrence) && self.access.sees(&placed.occurrence)
     }
 }
 
@@ -131,7 +136,11 @@ impl Feed {
         limit: usize,
     ) -> Result<Vec<Placed>, Error> {
         let wants = move |placed: &Placed| {
-            access.sees(&placed.occurrence) && kind.is_none_or(|kind| kind.matches(&arguments, &placed.occurrence))
+            let is_wanted = match kind {
+                Some(kind) => kind.matches(&arguments, &placed.occurrence),
+                None => placed.occurrence.name != GAP,
+            };
+            is_wanted && access.sees(&placed.occurrence)
         };
         let read = self.store.read(move |db| {
             let (mut found, mut before) = (Vec::new(), Place(i64::MAX));
@@ -172,7 +181,7 @@ fn poll(db: &Db, interest: &Interest, cursor: Option<&Cursor>, limit: usize) -> 
     if !is_ours(cursor, &head) {
         return Ok(nothing(true));
     }
-    let truncated = cursor.place < db.feed_floor(interest.kind.name())?;
+    let mut truncated = cursor.place < db.feed_floor(interest.kind.name())?;
     let until = Place(head.place.0.min(cursor.place.0.saturating_add(WINDOW)));
     let scan = Scan {
         name: interest.kind.name().into(),
@@ -195,6 +204,7 @@ fn poll(db: &Db, interest: &Interest, cursor: Option<&Cursor>, limit: usize) -> 
     })?;
     let place = if more { events.last().map_or(until, |placed: &Placed| placed.place) } else { until };
     let has_more = more || until < head.place;
+    db.gaps(cursor.place, place, |placed| truncated |= interest.misses(&placed))?;
     Ok(Page { events, cursor: Cursor { place, ..head }, truncated, has_more })
 }
 
@@ -276,6 +286,9 @@ impl Stream {
             head.place = placed.place;
             if self.interest.wants(&placed) {
                 return Some(Said::Event(placed, head.clone()));
+            }
+            if self.interest.misses(&placed) {
+                return Some(Said::Active(head.clone(), true));
             }
         }
     }

@@ -164,7 +164,8 @@ impl Subscriptions {
         });
         match written.await? {
             (Subscribed::Full, _) => Err(SubscribeError::Exhausted("you have as many subscriptions as you may")),
-            (Subscribed::Granted { cursor, before }, truncated) => {
+            (Subscribed::Granted { cursor, before, truncated: cut }, truncated) => {
+                let truncated = truncated || cut;
                 self.courier.notify_one();
                 self.observers.notify_one();
                 Ok(Granted { id, refresh_before: expires_at, cursor, truncated, before })

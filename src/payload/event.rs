@@ -4,8 +4,8 @@ use super::facts::Facts;
 use super::field::Field;
 use super::reading::{Payload, Reading};
 use super::tree::Extent;
-use super::{Error, GAP, fit, gap, items, json, pulls, refs, verdicts, watched};
-use crate::domain::{Delivery, Event, Nature, Source};
+use super::{Error, fit, gap, items, json, pulls, refs, verdicts, watched};
+use crate::domain::{Delivery, Event, GITHUB_GAP, Nature, Source};
 
 /// Reads what a delivery says. The same delivery always gives the same event, and none makes this panic.
 ///
@@ -29,7 +29,7 @@ fn read_event(delivery: &Delivery, root: Field<'_>) -> Result<Event, Error> {
     let (payload, reading) = match delivery.source {
         Source::Mcp(_) => (Payload::nowhere(root), watched::occurrence(delivery, root)),
         // Only our own polling makes one: a webhook's name has no dot.
-        Source::GithubPoll if delivery.event == GAP => {
+        Source::GithubPoll if delivery.event == GITHUB_GAP => {
             let payload = Payload::new(root);
             let reading = gap::gap(&payload);
             (payload, reading)

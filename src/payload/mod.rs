@@ -29,4 +29,4 @@ pub use error::Error;
 pub use event::read;
 pub use json::{read_json, replace_lone_surrogates, weight};
 pub use occurrence::{WATCH_ENDED, WATCH_GAP, from_end, from_gap, from_occurrence, occurrence_data};
-pub use polled::{CommentAction, GAP, OBSERVED, Polled, from_github_list, from_github_poll};
+pub use polled::{CommentAction, OBSERVED, Polled, from_github_list, from_github_poll};

@@ -11,10 +11,8 @@ use super::field::Field;
 use super::reading::repository;
 use super::tree::{Extent, Tree};
 use super::{Error, json as text};
-use crate::domain::{Delivery, Source, WorkItem};
+use crate::domain::{Delivery, GITHUB_GAP, Source, WorkItem};
 
-/// The event that tells a session of a possible gap.
-pub const GAP: &str = "github_poll.gap";
 /// The action of a pull request that was merely seen: it teaches what belongs together and wakes nobody.
 pub const OBSERVED: &str = "observed";
 
@@ -167,7 +165,11 @@ pub fn from_github_poll(home: &Value, polled: &Polled<'_>, received_at: Timestam
         }
         Polled::Gap { what, from, to, items } => {
             let gap = json!({"what": what, "from": from, "to": to, "work_items": items});
-            (GAP, vec!["gap".into(), what.replace(' ', "-"), to.to_string()], json!({"gap": gap, "sender": null}))
+            (
+                GITHUB_GAP,
+                vec!["gap".into(), what.replace(' ', "-"), to.to_string()],
+                json!({"gap": gap, "sender": null}),
+            )
         }
     };
     if let Some(body) = body.as_object_mut() {
@@ -417,8 +419,12 @@ mod tests {
         let (delivery, event) = polled(&what);
         assert_eq!(event.subjects.len(), 1);
         assert_eq!(event.text("gap.what"), Some("workflow runs"));
-        let forged =
-            from_github_list("1", GAP, &json!({"gap": {"work_items": ["octo-org/demo#15"]}}), Timestamp::UNIX_EPOCH);
+        let forged = from_github_list(
+            "1",
+            GITHUB_GAP,
+            &json!({"gap": {"work_items": ["octo-org/demo#15"]}}),
+            Timestamp::UNIX_EPOCH,
+        );
         assert!(forged.is_err());
         let hooked = Delivery { source: Source::GithubWebhook, ..delivery };
         assert_eq!(read(&hooked).map(|event| event.subjects.len()), Ok(0));

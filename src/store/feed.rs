@@ -145,6 +145,15 @@ impl Db {
         self.one("read an occurrence", &sql, [place.0], raw)?.map(read).transpose()
     }
 
+    /// Shows every gap after `after` and up to `until` to `take`, in order.
+    pub fn gaps(&self, after: Place, until: Place, mut take: impl FnMut(Placed)) -> Result<(), Error> {
+        let scan = Scan { name: catalogue::GAP.into(), needles: Vec::new(), after, until, since: None };
+        self.scan(&scan, |placed| {
+            take(placed);
+            true
+        })
+    }
+
     /// Shows every occurrence after a place that fits a type and arguments to `take`, in order.
     pub(super) fn fitting(
         &self,

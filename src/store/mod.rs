@@ -4,6 +4,7 @@
 //! connection with all the verbs; command-line tools open one directly ([`Db::open`]) and SQLite's own lock keeps the
 //! two processes apart. See `docs/decisions/0003-sqlite-with-one-writer.md`.
 
+mod attempts;
 mod checkpoint;
 mod db;
 mod decisions;
@@ -29,13 +30,14 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+pub use attempts::{AttemptRow, PostEnd};
 pub use db::{Access, Db};
 pub use deliveries::{DeliveryFilter, DeliveryRow, NoticeRow};
 pub use feed::Scan;
 pub use inbox::{Inbox, WaitingNotice};
 pub use journal::{Accepting, Undecided};
 pub use links::LinksInStore;
-pub use owed::{AttemptRow, CourierState, Due, Parcel, Post, PostEnd};
+pub use owed::{CourierState, Due, Parcel, Post};
 pub use polls::PollRow;
 pub use refusals::Refused;
 pub use retention::{Kept, Retention};

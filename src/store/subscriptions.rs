@@ -44,6 +44,8 @@ pub enum Subscribed {
         cursor: Cursor,
         /// How it stood before, where it is not new.
         before: Option<Box<Subscription>>,
+        /// Of what it was to be owed from the past, not all is there, or not all was put down.
+        truncated: bool,
     },
     /// The principal has as many as it may.
     Full,
@@ -67,6 +69,7 @@ impl Db {
             before = None;
         }
         let head = self.head()?;
+        let mut truncated = false;
         match &before {
             None => {
                 let count = self.count_subscriptions(&new.principal, now)?;
@@ -74,7 +77,7 @@ impl Db {
                     return Ok(Subscribed::Full);
                 }
                 self.insert(new, head.place, now)?;
-                self.replay(new, new.from.unwrap_or(head.place), now)?;
+                truncated = self.replay(new, new.from.unwrap_or(head.place), now)?;
             }
             Some(known) => {
                 self.refresh(new, now)?;
@@ -87,13 +90,13 @@ impl Db {
                          SELECT subscription, place, kind, 0, ?2 FROM owed WHERE subscription = ?1 ORDER BY place",
                         params![new.id.0, millis(now)],
                     )?;
-                    self.replay(new, known.through, now)?;
+                    truncated = self.replay(new, known.through, now)?;
                 }
             }
         }
         let place = self.watermark(&new.id, head.place)?;
         let cursor = Cursor { place, ..head };
-        Ok(Subscribed::Granted { cursor, before: before.map(Box::new) })
+        Ok(Subscribed::Granted { cursor, before: before.map(Box::new), truncated })
     }
 
     fn insert(&self, new: &Subscribe, head: Place, now: Timestamp) -> Result<(), Error> {
@@ -129,19 +132,31 @@ impl Db {
         .map(|_| ())
     }
 
-    fn replay(&self, new: &Subscribe, from: Place, now: Timestamp) -> Result<(), Error> {
+    /// Puts down what a subscription is owed after `from`; whether something of it is lost.
+    fn replay(&self, new: &Subscribe, from: Place, now: Timestamp) -> Result<bool, Error> {
         let access = self.access(&new.principal)?.unwrap_or_default();
         let mut places = Vec::new();
+        let mut is_cut = false;
         self.fitting(&new.name, &new.arguments, from, new.since, |placed| {
-            if access.sees(&placed.occurrence) {
+            let is_seen = access.sees(&placed.occurrence);
+            is_cut = is_seen && places.len() == REPLAY;
+            if is_seen && !is_cut {
                 places.push(placed.place);
             }
-            places.len() < REPLAY
+            !is_cut
         })?;
+        if let Some(kind) = catalogue::event_type(&new.name) {
+            self.gaps(from, Place(i64::MAX), |placed| {
+                if kind.may_be_lost_in(&new.arguments, &placed.occurrence) && access.sees(&placed.occurrence) {
+                    places.push(placed.place);
+                }
+            })?;
+        }
+        places.sort_unstable();
         for place in places {
             self.owe(&new.id, place, now)?;
         }
-        Ok(())
+        Ok(is_cut || from < self.feed_floor(&new.name)?)
     }
 
     /// Removes a subscription and what it is owed; whether there was one.
