@@ -151,8 +151,8 @@ impl Store {
     /// Opens or makes the database in `state_dir`, migrates it and starts the writer.
     pub fn open(state_dir: &Path) -> Result<Self, Error> {
         let path = Self::file(state_dir);
-        let db = Db::open(state_dir, Access::Write)?;
-        let checkpoints = checkpoint::Checkpoints::start(&path)?;
+        let mut db = Db::open(state_dir, Access::Write)?;
+        let checkpoints = checkpoint::Checkpoints::start(&path, &mut db)?;
         let writer = writer::Writer::start(db, checkpoints)?;
         Ok(Self { path: Arc::new(path), writer, readers: Arc::default() })
     }
