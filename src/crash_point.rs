@@ -1,10 +1,10 @@
 //! Floor 0: named places of the walk at which a test makes the server die as a power cut does.
 //!
-//! Only a build with the feature `crash-points` has them; in any other, [`reached`] is nothing.
+//! Only a debug build has them; in a release build, [`reached`] is nothing.
 
 /// Ends this process without a word if `THE_LOOP_CRASH_AT` is `name`, or `name:N` and this is the Nth time since the
 /// server was [`ready`].
-#[cfg(feature = "crash-points")]
+#[cfg(debug_assertions)]
 pub fn reached(name: &str) {
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,22 +26,22 @@ pub fn reached(name: &str) {
     }
 }
 
-#[cfg(feature = "crash-points")]
+#[cfg(debug_assertions)]
 static READY: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// The server has started; from now on its steps are counted. What it writes while it starts depends on its
 /// configuration.
-#[cfg(feature = "crash-points")]
+#[cfg(debug_assertions)]
 pub fn ready() {
     READY.store(true, std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Nothing: this build has no crash points.
-#[cfg(not(feature = "crash-points"))]
+/// Nothing: a release build has no crash points.
+#[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn ready() {}
 
-/// Nothing: this build has no crash points.
-#[cfg(not(feature = "crash-points"))]
+/// Nothing: a release build has no crash points.
+#[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn reached(_name: &str) {}

@@ -35,6 +35,8 @@ const QUARANTINE: &[(&str, &[&str])] = &[
     ("rustls", &["clients"]),
     ("webpki_roots", &["clients"]),
     ("rmcp", &["edges"]),
+    ("sse_stream", &["edges"]),
+    ("futures_util", &["edges"]),
     ("clap", &["cli"]),
     ("comfy_table", &["cli"]),
     ("toml", &["config", "harness", "cli"]),

@@ -1,16 +1,15 @@
 //! The server dies at every named point of the walk, and what it was given is told once all the same.
 //!
-//! Run with `cargo test --features crash-points --test crash_points`.
-
-mod support;
+//! Only a debug build has such points.
+#![cfg(debug_assertions)]
 
 use std::fs;
 use std::net::TcpListener;
 
+use crate::support::events::{Events, event, now};
+use crate::support::payloads::{issue_comment, issues};
+use crate::support::{SECRET, Server, sign, wait_for, wait_until};
 use serde_json::{Value, json};
-use support::events::{Events, event, now};
-use support::payloads::{issue_comment, issues};
-use support::{SECRET, Server, sign, wait_for, wait_until};
 
 /// The variable that names the point.
 const CRASH_AT: &str = "THE_LOOP_CRASH_AT";
@@ -316,7 +315,7 @@ fn wherever_the_server_dies_what_is_posted_to_it_is_told_once() {
         let mut revived = !is_late;
         wait_until(&format!("{point}: it is taken"), || {
             let (_, secret) = events.script().hooks.first().cloned().unwrap_or((url.clone(), secret.clone()));
-            let status = support::events::post(&url, &secret, "evt-1", now(), &body.to_string()).0;
+            let status = crate::support::events::post(&url, &secret, "evt-1", now(), &body.to_string()).0;
             if status == 0 && !revived {
                 revive_at(&mut server, &["--port", &port]);
                 revived = true;

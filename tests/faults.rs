@@ -2,14 +2,12 @@
 //! without a restart.
 #![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
 
-mod support;
-
 use std::fs;
 
+use crate::support::payloads::issue_comment;
+use crate::support::small_disk::SmallDisk;
+use crate::support::{Server, wait_for, wait_until};
 use serde_json::Value;
-use support::payloads::issue_comment;
-use support::small_disk::SmallDisk;
-use support::{Server, wait_for, wait_until};
 
 const ITEM: &str = "octo-org/demo#15";
 const ID: &str = "5e550001-0000-4000-8000-000000000001";
@@ -49,7 +47,7 @@ fn a_killed_shim_means_a_repeat_that_says_so() {
         let (calls, turns) = (server.calls(), server.turns());
         assert_eq!((calls.len(), &turns[0]["state"]), (2, &"interrupted".into()), "{harness}");
         assert!(calls[1].prompt().contains("may be a repeat"), "{harness}");
-        let uuid = |call: &support::Call| {
+        let uuid = |call: &crate::support::Call| {
             let message: Value = serde_json::from_str(call.stdin.lines().next()?).ok()?;
             message["uuid"].as_str().map(String::from)
         };

@@ -1,9 +1,7 @@
 //! A session that waits for a branch hears of the branch's pull request, by polling as by webhook.
 
-mod support;
-
+use crate::support::{GitHub, payloads};
 use serde_json::{Value, json};
-use support::{GitHub, Server, payloads, wait_until};
 
 const DEMO: &str = "/repos/octo-org/demo";
 
@@ -20,15 +18,6 @@ fn comment(id: u64, number: u64, text: &str) -> Value {
     })
 }
 
-fn prompts(server: &Server) -> String {
-    server.calls().iter().map(support::Call::prompt).collect()
-}
-
-#[track_caller]
-fn told(server: &Server, text: &str) {
-    wait_until(&format!("`{text}` is told"), || prompts(server).contains(text));
-}
-
 #[test]
 fn a_branch_s_session_hears_all_of_its_pull_request() {
     let github = GitHub::start();
@@ -40,27 +29,27 @@ fn a_branch_s_session_hears_all_of_its_pull_request() {
     server.serve(&[]);
     github.wait("/pulls/20/reviews", 2);
     github.page(&format!("{DEMO}/issues/comments"), json!([comment(1, 20, "in words")]));
-    told(&server, "in words");
+    server.wait_told("in words");
     github.page(&format!("{DEMO}/pulls/comments"), json!([comment(2, 20, "on a line")]));
-    told(&server, "on a line");
+    server.wait_told("on a line");
     let review = json!({
         "id": 4, "state": "CHANGES_REQUESTED", "body": "as a review", "user": payloads::user("octocat"),
         "author_association": "OWNER", "submitted_at": now(),
     });
     github.page(&format!("{DEMO}/pulls/20/reviews"), json!([review]));
-    told(&server, "as a review");
+    server.wait_told("as a review");
     // A comment by webhook finds the same way, and is told once.
     let mut hook = payloads::issue_comment(20, "by webhook");
     hook["issue"]["pull_request"] = json!({});
     server.post("issue_comment", &hook);
-    told(&server, "by webhook");
+    server.wait_told("by webhook");
     open["state"] = "closed".into();
     open["closed_at"] = now().into();
     open["merged_by"] = payloads::user("octocat");
     github.page(&format!("{DEMO}/pulls/20"), open);
     github.page(&format!("{DEMO}/pulls"), json!([]));
-    told(&server, "pull_request.closed");
-    let text = prompts(&server);
+    server.wait_told("pull_request.closed");
+    let text = server.prompts();
     for words in ["in words", "on a line", "as a review", "by webhook", "pull_request.closed"] {
         assert_eq!(text.matches(words).count(), 1, "{words}: {text}");
     }
@@ -89,8 +78,8 @@ fn what_is_said_before_a_new_pull_request_is_seen_is_news_and_a_fork_s_is_not() 
     github.page(&format!("{DEMO}/pulls/comments"), json!([comment(3, 20, "on a line")]));
     github.page(&format!("{DEMO}/pulls/20"), young.clone());
     github.page(&format!("{DEMO}/pulls"), json!([young, fork]));
-    told(&server, "at once");
-    told(&server, "on a line");
+    server.wait_told("at once");
+    server.wait_told("on a line");
     github.wait("head=octo-org%3Afeature", 2);
-    assert!(!prompts(&server).contains("of a fork") && github.asked("/pulls/21").is_empty());
+    assert!(!server.prompts().contains("of a fork") && github.asked("/pulls/21").is_empty());
 }

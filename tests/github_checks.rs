@@ -1,9 +1,7 @@
 //! The checks of other CI services by polling: each wakes whom its webhook would wake, and once by both ways.
 
-mod support;
-
+use crate::support::{GitHub, Server, payloads, wait_until};
 use serde_json::{Value, json};
-use support::{GitHub, Server, payloads, wait_until};
 
 const OTHER: &str = "cccccccccccccccccccccccccccccccccccccccc";
 
@@ -34,20 +32,11 @@ fn status(words: &str, seconds_ago: i64) -> (Value, Value) {
     (hook, shown)
 }
 
-fn prompts(server: &Server) -> String {
-    server.calls().iter().map(support::Call::prompt).collect()
-}
-
-#[track_caller]
-fn told(server: &Server, text: &str) {
-    wait_until(&format!("`{text}` is told"), || prompts(server).contains(text));
-}
-
 /// Waits until everything that came by now was told, and gives all prompts.
 fn all_told(server: &Server, number: u64, words: &str) -> String {
     server.post("issue_comment", &payloads::issue_comment(number, words));
-    told(server, words);
-    prompts(server)
+    server.wait_told(words);
+    server.prompts()
 }
 
 #[test]
@@ -65,10 +54,10 @@ fn another_ci_wakes_by_poll_and_once_with_its_webhook() {
     // By poll first …
     let (first, actions) = (suite("buildkite", "timed_out"), suite("github-actions", "startup_failure"));
     github.suites(payloads::SHA, &[old.clone(), first.clone(), actions]);
-    told(&server, "timed_out");
+    server.wait_told("timed_out");
     let (hook, shown) = status("by-poll-first", 0);
     github.statuses(payloads::SHA, &[shown.clone(), old_status.clone()]);
-    told(&server, "by-poll-first");
+    server.wait_told("by-poll-first");
     server.deliver("status", "guid-status", &hook);
     server.deliver("check_suite", "guid-suite", &payloads::payload("completed", json!({"check_suite": first})));
     server.decided("guid-suite");
@@ -76,10 +65,10 @@ fn another_ci_wakes_by_poll_and_once_with_its_webhook() {
     // … and by webhook first.
     let second = suite("buildkite", "action_required");
     server.post("check_suite", &payloads::payload("completed", json!({"check_suite": second})));
-    told(&server, "action_required");
+    server.wait_told("action_required");
     let (hook, newer) = status("by-webhook-first", 0);
     server.post("status", &hook);
-    told(&server, "by-webhook-first");
+    server.wait_told("by-webhook-first");
     github.suites(payloads::SHA, &[old, second, first]);
     github.statuses(payloads::SHA, &[newer, shown, old_status]);
     let polled = |part: &str| {
@@ -107,8 +96,8 @@ fn a_head_that_is_pushed_while_we_watch_has_news_but_not_what_was_said_of_it_bef
     server.serve(&[]);
     github.wait("/statuses", 2);
     github.branch("feature", OTHER);
-    told(&server, "of-now");
-    assert!(!prompts(&server).contains("of-old"));
+    server.wait_told("of-now");
+    assert!(!server.prompts().contains("of-old"));
     assert!(github.asked("/branches/feature").iter().any(|asked| asked.status == 304));
 }
 
@@ -130,6 +119,6 @@ fn check_runs_are_asked_for_where_they_wake_and_statuses_not_where_they_do_not()
     server.serve(&[]);
     github.wait("/check-runs", 2);
     github.page(&page, json!({"total_count": 1, "check_runs": [check(Some("failure"))]}));
-    told(&server, "a-check");
+    server.wait_told("a-check");
     assert!(github.asked("/statuses").is_empty() && github.asked("/check-suites").is_empty());
 }

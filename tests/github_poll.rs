@@ -1,9 +1,7 @@
 //! Polling from outside: a session that no webhook reaches is woken all the same, once, and by nobody who may not.
 
-mod support;
-
+use crate::support::{GitHub, Server, payloads, wait_until};
 use serde_json::{Value, json};
-use support::{GitHub, Server, payloads, wait_until};
 
 const DEMO: &str = "/repos/octo-org/demo";
 
@@ -27,15 +25,6 @@ fn comment(id: u64, login: &str, association: &str, text: &str) -> Value {
     })
 }
 
-fn prompts(server: &Server) -> String {
-    server.calls().iter().map(support::Call::prompt).collect()
-}
-
-#[track_caller]
-fn told(server: &Server, text: &str) {
-    wait_until(&format!("`{text}` is told"), || prompts(server).contains(text));
-}
-
 #[test]
 fn a_pull_request_s_news_of_every_kind_is_told_once_and_the_token_is_not() {
     let github = GitHub::start();
@@ -49,17 +38,17 @@ fn a_pull_request_s_news_of_every_kind_is_told_once_and_the_token_is_not() {
         &format!("{DEMO}/issues/comments"),
         json!([comment(1, "mallory", "NONE", "a stranger"), comment(2, "octocat", "OWNER", "in words")]),
     );
-    told(&server, "in words");
+    server.wait_told("in words");
     github.page(&format!("{DEMO}/pulls/comments"), json!([comment(3, "octocat", "OWNER", "on a line")]));
-    told(&server, "on a line");
+    server.wait_told("on a line");
     let review = json!({
         "id": 4, "state": "CHANGES_REQUESTED", "body": "as a review", "user": payloads::user("octocat"),
         "author_association": "OWNER", "submitted_at": "2026-11-30T10:00:00Z",
     });
     github.page(&format!("{DEMO}/pulls/20/reviews"), json!([review]));
-    told(&server, "as a review");
+    server.wait_told("as a review");
     github.runs(&[run(101, Some("failure")), run(100, Some("success"))]);
-    told(&server, "actions/runs/101");
+    server.wait_told("actions/runs/101");
     let asked = github.asked("/actions/runs");
     assert!(asked.iter().all(|asked| asked.path.contains(payloads::SHA)), "{asked:?}");
     assert!(asked.iter().all(|asked| asked.authorization == "Bearer gho_hidden"));
@@ -72,7 +61,7 @@ fn a_pull_request_s_news_of_every_kind_is_told_once_and_the_token_is_not() {
         server.json(&["sessions", "list"])[0]["status"] == "closed"
     });
     wait_until("nothing is polled for nobody", || server.json(&["status"])["polling"] == json!([]));
-    let text = prompts(&server);
+    let text = server.prompts();
     assert!(!text.contains("a stranger") && !text.contains("actions/runs/100"), "{text}");
     for words in ["in words", "on a line", "as a review", "actions/runs/101"] {
         assert_eq!(text.matches(words).count(), 1, "{words}: {text}");
@@ -95,8 +84,8 @@ fn an_issue_hears_of_the_checks_of_the_pull_request_that_closes_it() {
     github.page(&format!("{DEMO}/pulls/20"), pull.clone());
     github.runs(&[run(7, Some("failure"))]);
     github.page(&format!("{DEMO}/pulls"), json!([pull]));
-    told(&server, "actions/runs/7");
-    assert_eq!(prompts(&server).matches("actions/runs/7").count(), 1);
+    server.wait_told("actions/runs/7");
+    assert_eq!(server.prompts().matches("actions/runs/7").count(), 1);
     assert!(server.json(&["deliveries", "list"]).as_array().expect("rows").iter().any(|row| {
         row["action"] == "observed" && row["reason"].as_str().is_some_and(|why| why.contains("only seen"))
     }));
@@ -114,8 +103,8 @@ fn what_happened_while_we_were_down_is_found_and_what_came_before_a_session_is_n
     server.kill();
     github.runs(&[run(3, Some("failure")), run(2, Some("failure")), run(1, Some("failure"))]);
     server.serve(&[]);
-    told(&server, "actions/runs/3");
-    told(&server, "actions/runs/2");
+    server.wait_told("actions/runs/3");
+    server.wait_told("actions/runs/2");
     // Closed and registered again, the session begins anew.
     server.ok(&["sessions", "close", "octo-org/demo@feature"]);
     wait_until("it is forgotten", || server.json(&["status"])["polling"] == json!([]));
@@ -123,8 +112,8 @@ fn what_happened_while_we_were_down_is_found_and_what_came_before_a_session_is_n
     server.register("octo-org/demo@feature", "claude", "other-id");
     github.wait("/actions/runs", 2);
     github.runs(&[run(5, Some("failure")), run(4, Some("failure"))]);
-    told(&server, "actions/runs/5");
-    let text = prompts(&server);
+    server.wait_told("actions/runs/5");
+    let text = server.prompts();
     assert!(!text.contains("actions/runs/1\"") && !text.contains("actions/runs/4"), "{text}");
 }
 
@@ -139,8 +128,30 @@ fn what_a_page_hides_is_told_as_a_gap() {
     // Every page holds the same fifty: what was there before is nowhere.
     let many: Vec<_> = (0..50).map(|n| run(1000 - n, Some("success"))).collect();
     github.runs(&many);
-    told(&server, "github_poll.gap");
-    assert!(prompts(&server).contains("workflow runs"));
+    server.wait_told("github_poll.gap");
+    assert!(server.prompts().contains("workflow runs"));
+}
+
+#[test]
+fn a_list_that_could_not_be_read_for_a_new_session_is_read_for_it_later() {
+    let github = GitHub::start();
+    let mut server = github.machine("");
+    let pull = github.pull("Closes #16");
+    github.page(&format!("{DEMO}/pulls"), json!([pull]));
+    for number in [15, 16] {
+        github.page(&format!("{DEMO}/issues/{number}"), payloads::issue(number));
+    }
+    server.register("octo-org/demo#15", "claude", "s-15");
+    server.serve(&[]);
+    github.wait("/pulls?state=open", 2);
+    github.refuse(&format!("{DEMO}/pulls"), 500, &[]);
+    server.register("octo-org/demo#16", "claude", "s-16");
+    wait_until("it is looked for", || !github.asked("/issues/16").is_empty());
+    github.wait("/pulls?state=open", 1);
+    // The list is the one that was read before; for this session it is new all the same.
+    github.allow(&format!("{DEMO}/pulls"));
+    github.page(&format!("{DEMO}/issues/comments"), json!([comment(1, "octocat", "OWNER", "for the second")]));
+    server.wait_told("for the second");
 }
 
 #[test]
@@ -181,7 +192,7 @@ fn a_backfill_takes_in_what_the_webhook_never_brought() {
     server.serve(&[]);
     let known = payloads::issue_comment(15, "it came");
     server.deliver("issue_comment", "guid-1", &known);
-    told(&server, "it came");
+    server.wait_told("it came");
     let refused = server.cli(&["deliveries", "backfill", "--repo", "octo-org/demo"]);
     assert!(!refused.status.success());
     assert!(String::from_utf8_lossy(&refused.stderr).contains("admin"), "{refused:?}");
@@ -210,7 +221,7 @@ fn a_backfill_takes_in_what_the_webhook_never_brought() {
         done,
         json!([{"repository": "octo-org/demo", "hook": 1, "listed": 2, "known": 1, "taken": 1, "unreadable": 0}])
     );
-    told(&server, "it was missed");
+    server.wait_told("it was missed");
     assert_eq!(server.json(&["deliveries", "backfill"])[0]["taken"], 0);
 }
 

@@ -1,13 +1,11 @@
 //! Who reads the feed is a reason to poll, with no session at all: subscribers, streams and clients that poll.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::{Arc, Mutex};
 
+use crate::support::{GitHub, Server, payloads, wait_until};
 use serde_json::{Value, json};
-use support::{GitHub, Server, payloads, wait_until};
 
 const DEMO: &str = "/repos/octo-org/demo";
 
@@ -195,6 +193,30 @@ fn a_stream_hears_of_a_whole_repository() {
     let said = client.said();
     assert!(!said.contains("an old word") && !said.contains("observed"), "{said}");
     assert!(github.asked("/pulls/20/reviews").len() < 5, "an unchanged pull request is left alone");
+}
+
+#[test]
+fn what_polling_may_have_missed_is_told_to_those_who_read_what_it_was() {
+    let github = GitHub::start();
+    let mut server = github.machine("");
+    github.runs(&[run(100, "main")]);
+    server.serve(&[]);
+    let mut client = Client::start(&server);
+    let reading = |name: &str, cursor: &Value| json!({"name": name, "arguments": {"repository": "octo-org/demo"}, "cursor": cursor});
+    let (runs, comments) = ("github.workflow_run", "github.issue_comment");
+    let begin = client.ask("events/poll", reading(runs, &Value::Null))["cursor"].clone();
+    client.begin("events/stream", reading(runs, &Value::Null));
+    wait_until("the stream stands", || client.said().contains("notifications/events/active"));
+    github.wait("/actions/runs", 3);
+    // Every page holds the same fifty: what was there before is nowhere.
+    let many: Vec<_> = (0..50).map(|n| run(1000 - n, "main")).collect();
+    github.runs(&many);
+    wait_until("a client that polls is told", || client.ask("events/poll", reading(runs, &begin))["truncated"] == true);
+    wait_until("a stream is told", || client.said().contains("\"truncated\":true}"));
+    let page = client.ask("events/poll", reading(runs, &begin));
+    assert!(!page["events"].as_array().expect("events").is_empty(), "{page}");
+    assert_eq!(client.ask("events/poll", reading(runs, &page["cursor"]))["truncated"], false);
+    assert_eq!(client.ask("events/poll", reading(comments, &begin))["truncated"], false);
 }
 
 #[test]

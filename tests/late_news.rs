@@ -1,10 +1,8 @@
 //! Deliveries come late, out of order and twice: nobody is woken by stale news, and by one happening once.
 
-mod support;
-
+use crate::support::Server;
+use crate::support::payloads::{issue_comment, issues, pull_request, workflow_run};
 use serde_json::Value;
-use support::Server;
-use support::payloads::{issue_comment, issues, pull_request, workflow_run};
 
 const CONFIG: &str = "[routing]\ndebounce = \"30ms\"\nwake_on = [\"workflow_run\", \"pull_request\", \"issue_comment.created\"]\n\
                       [dispatch]\nretry_backoff = \"50ms\"\nmax_attempts = 1\n";
@@ -23,7 +21,7 @@ fn run(action: &str, conclusion: &str, minute: u8) -> Value {
 #[track_caller]
 fn told(server: &Server, event: &str, delivery: &str, payload: &Value) {
     assert_eq!(server.deliver(event, delivery, payload).0, 202);
-    support::wait_until(&format!("{delivery} is told"), || server.decided(delivery)["outcome"] == "delivered");
+    crate::support::wait_until(&format!("{delivery} is told"), || server.decided(delivery)["outcome"] == "delivered");
 }
 
 #[track_caller]
@@ -85,7 +83,7 @@ fn two_hooks_that_tell_the_same_wake_once() {
     assert_eq!(server.deliver("issue_comment", "d-1", &comment).0, 202);
     passed_by(&server, "issue_comment", "d-2", &comment, "already, from delivery d-1");
     server.release();
-    support::wait_until("it is told", || server.decided("d-1")["outcome"] == "delivered");
+    crate::support::wait_until("it is told", || server.decided("d-1")["outcome"] == "delivered");
     passed_by(&server, "issue_comment", "d-3", &comment, "already, from delivery d-1");
     assert_eq!(server.calls().len(), 1);
 }
@@ -97,7 +95,7 @@ fn what_failed_under_one_id_is_told_under_another_and_belongs_to_that_one() {
     server.plan("claude", "echo overloaded >&2; exit 1");
     let comment = issue_comment(15, "hello");
     assert_eq!(server.deliver("issue_comment", "d-1", &comment).0, 202);
-    support::wait_until("it fails", || server.decided("d-1")["outcome"] == "failed");
+    crate::support::wait_until("it fails", || server.decided("d-1")["outcome"] == "failed");
     server.plan("claude", "");
     told(&server, "issue_comment", "d-2", &comment);
     let first = server.decided("d-1");

@@ -4,16 +4,14 @@
 //! `RATE=100 SECONDS=300 SESSIONS=1000 cargo test --release --test load -- --ignored --nocapture`
 #![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use support::payloads::issue_comment;
-use support::{SECRET, Server, sign};
+use crate::support::payloads::issue_comment;
+use crate::support::{SECRET, Server, sign};
 
 const CONFIG: &str = "[routing]\ndebounce = \"1s\"\nmax_wait = \"5s\"\n[dispatch]\nmax_concurrent_turns = 8\n\
                       max_turns_per_hour = 1000000\n";

@@ -1,8 +1,6 @@
 //! The power goes at any instant: a copy of the state, taken while the server stands still under load, opens and
 //! recovers, and whatever was answered by then is in it.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -10,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::payloads::issue_comment;
+use crate::support::{SECRET, Server, sign, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use support::payloads::issue_comment;
-use support::{SECRET, Server, sign, wait_until};
 use the_loop::registry::Registry;
 use the_loop::store::{Access, Db, DeliveryFilter};
 

@@ -1,15 +1,13 @@
 //! The real agent programs, with a model of our own: what they resume, what reaches the model, how often.
 
-mod support;
-
 use std::fs;
 use std::io::Write;
 use std::time::Instant;
 
+use crate::support::desk::{Desk, SECRET_WORD};
+use crate::support::model::{ANSWER, INPUT_TOKENS, OUTPUT_TOKENS};
+use crate::support::wait_until;
 use serde_json::Value;
-use support::desk::{Desk, SECRET_WORD};
-use support::model::{ANSWER, INPUT_TOKENS, OUTPUT_TOKENS};
-use support::wait_until;
 
 const CANARY: &str = "the canary of 7d0b7cf1";
 

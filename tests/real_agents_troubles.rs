@@ -1,10 +1,8 @@
 //! The real agent programs in trouble: what is tried again, what waits for a person, and that nothing is lost.
 
-mod support;
-
+use crate::support::desk::{Desk, ITEM, SECRET_WORD};
+use crate::support::{processes, wait_until};
 use serde_json::{Value, json};
-use support::desk::{Desk, ITEM, SECRET_WORD};
-use support::{processes, wait_until};
 
 const UNKNOWN: &str = "01a22f49-0000-7000-8000-000000000000";
 

@@ -1,15 +1,13 @@
 //! The whole circle with the real Claude Code and codex: an agent subscribes, ends its turn, costs nothing while it waits, is
 //! resumed in the same conversation by the event, and unsubscribes.
 
-mod support;
-
 use std::io::Write;
 
+use crate::support::desk::{Desk, SECRET_WORD};
+use crate::support::events::Events;
+use crate::support::model::Asked;
+use crate::support::wait_until;
 use serde_json::json;
-use support::desk::{Desk, SECRET_WORD};
-use support::events::Events;
-use support::model::Asked;
-use support::wait_until;
 
 /// What a person asks for.
 const TASK: &str = "Wait until ticket T-1 is done, then say so.";
@@ -58,7 +56,7 @@ fn circle(desk: &Desk, events: &Events) {
         (Some("active"), Some("ticket.updated")),
         "{watches}"
     );
-    assert_eq!(watch["work_item"], format!("github:{}", support::desk::ITEM));
+    assert_eq!(watch["work_item"], format!("github:{}", crate::support::desk::ITEM));
     let subscribed = desk.model.asked().len();
     assert_eq!(subscribed - before, 2, "one request that subscribes, one that ends the turn");
 

@@ -1,13 +1,11 @@
 //! Every payload that GitHub publishes, sent to the real server: all are taken, decided, explained, and told once.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::{Server, npm, payloads, wait_until};
 use serde_json::Value;
-use support::{Server, npm, payloads, wait_until};
 
 /// Nothing here is closed for good, so that every payload meets the same sessions.
 const CONFIG: &str = "[routing]\ndebounce = \"10ms\"\non_closed = \"keep\"\n";

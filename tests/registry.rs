@@ -222,7 +222,7 @@ fn a_killed_writer_leaves_the_old_or_the_new() {
     let mut seen = BTreeSet::new();
     for round in 0..25 {
         let mut writer = Command::new(std::env::current_exe().expect("exe"))
-            .args(["--exact", "writer_without_end", "--ignored"])
+            .args(["--exact", "registry::writer_without_end", "--ignored"])
             .env("WRITER_STATE", &state)
             .stdout(Stdio::null())
             .spawn()

@@ -1,8 +1,6 @@
 //! The server from outside: each kind of event wakes the session that it concerns, and an end of the server loses nothing.
 
-mod support;
-
-use support::{Server, payloads, processes, wait_until};
+use crate::support::{Server, payloads, processes, wait_until};
 
 #[test]
 fn each_payload_finds_its_session() {

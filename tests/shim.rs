@@ -390,7 +390,7 @@ fn a_turn_outlives_whoever_started_it() {
     let turn = Turn::of("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; echo finished");
     harness::prepare(&turn.dir(), &turn.invocation, &turn.limits).expect("prepared");
     let starter = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "starts_a_turn_and_dies", "--ignored"])
+        .args(["--exact", "shim::starts_a_turn_and_dies", "--ignored"])
         .env("TURN_DIR", turn.dir())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

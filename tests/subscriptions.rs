@@ -1,7 +1,8 @@
 //! What is owed survives failures: suspension keeps it, a refresh revives it, and no cursor skips it.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
+use the_loop::catalogue;
 use the_loop::domain::{Access, Arguments, Occurrence, Place, Principal, SubscriptionState};
 use the_loop::engine::subscription_id;
 use the_loop::store::{Access as Open, AttemptRow, Db, Parcel, PostEnd, Retention, Subscribe, Subscribed};
@@ -32,18 +33,26 @@ fn set(db: &Db, principals: &[Principal]) -> usize {
     db.transaction(|db| db.set_principals(principals, now())).expect("set")
 }
 
-fn publish(db: &Db, id: &str, branch: &str, actor: &str) -> Option<Place> {
-    let data = json!({"repository": "octo-org/demo", "branch": branch});
-    let occurrence = Occurrence {
+fn occurrence(id: &str, name: &str, actor: Option<&str>, data: &Value) -> Occurrence {
+    Occurrence {
         event_id: id.into(),
-        name: NAME.into(),
+        name: name.into(),
         at: now(),
         repository: Some("octo-org/demo".into()),
-        actor: Some(actor.into()),
+        actor: actor.map(str::to_owned),
         fingerprint: format!("f-{id}"),
         data: data.as_object().cloned().expect("an object"),
-    };
-    db.transaction(|db| db.publish(&occurrence, None, now())).expect("published")
+    }
+}
+
+fn publish(db: &Db, id: &str, branch: &str, actor: &str) -> Option<Place> {
+    let told = occurrence(id, NAME, Some(actor), &json!({"repository": "octo-org/demo", "branch": branch}));
+    db.transaction(|db| db.publish(&told, None, now())).expect("published")
+}
+
+fn publish_gap(db: &Db, id: &str, what: &str) {
+    let gap = occurrence(id, catalogue::GAP, None, &json!({"repository": "octo-org/demo", "what": what}));
+    db.transaction(|db| db.publish(&gap, None, now())).expect("published");
 }
 
 fn subscribe(db: &Db, arguments: &[(&str, &str)], from: Option<Place>, at: Timestamp) -> Subscribed {
@@ -79,6 +88,7 @@ fn owed(db: &Db) -> Vec<(String, i64)> {
     posts
         .map(|post| match post.parcel {
             Parcel::Event { placed, watermark } => (placed.occurrence.event_id, watermark.0),
+            Parcel::Gap { place, watermark } => (format!("gap at {}", place.0), watermark.0),
             Parcel::Terminated => ("terminated".into(), 0),
         })
         .collect()
@@ -142,6 +152,37 @@ fn a_suspended_subscription_keeps_what_it_is_owed_and_catches_up() {
     assert_eq!(cursor(&again), 0);
     let ids: Vec<_> = owed(&db).into_iter().map(|(id, _)| id).collect();
     assert_eq!(ids, ["a", "b", "while"]);
+}
+
+#[test]
+fn a_gap_is_owed_to_those_whom_it_may_concern_also_after_a_suspension() {
+    let (_dir, db) = db();
+    subscribe(&db, &[("repository", "Octo-Org/Demo")], None, now());
+    subscribe(&db, &[("repository", "octo-org/other")], None, now());
+    publish(&db, "a", "main", "octocat");
+    publish_gap(&db, "g", "workflow runs");
+    publish_gap(&db, "h", "comments");
+    publish(&db, "b", "main", "octocat");
+    assert_eq!(owed(&db), [("a".into(), 1), ("gap at 2".into(), 0), ("b".into(), 0)]);
+    end(&db, "a", PostEnd::Suspend);
+    publish_gap(&db, "i", "workflow runs");
+    subscribe(&db, &[("repository", "Octo-Org/Demo")], None, later(60));
+    assert_eq!(owed(&db).into_iter().map(|(id, _)| id).collect::<Vec<_>>(), ["a", "gap at 2", "b", "gap at 5"]);
+    set(&db, &[principal(Some(&["octo-org/other"]))]);
+    assert!(!owed(&db).iter().any(|(id, _)| id.starts_with("gap")), "a gap is told of what may not be seen");
+}
+
+#[test]
+fn what_was_let_go_while_a_subscription_was_suspended_is_said_when_it_is_revived() {
+    let (_dir, db) = db();
+    subscribe(&db, &[], None, now());
+    publish(&db, "a", "main", "octocat");
+    end(&db, "a", PostEnd::Suspend);
+    publish(&db, "while", "main", "octocat");
+    db.transaction(|db| db.retain(Retention { before: later(1), body_bytes: u64::MAX })).expect("kept");
+    let is_cut = |subscribed: Subscribed| matches!(subscribed, Subscribed::Granted { truncated: true, .. });
+    assert!(is_cut(subscribe(&db, &[], None, later(60))));
+    assert!(!is_cut(subscribe(&db, &[], None, later(61))), "it is said once");
 }
 
 #[test]

@@ -3,15 +3,13 @@
 //! Takes some minutes: `KILLS=1000 cargo test --release --test thousand_kills -- --ignored --nocapture`.
 #![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
 
-mod support;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use support::payloads::issue_comment;
-use support::{SECRET, Server, sign, wait_until};
+use crate::support::payloads::issue_comment;
+use crate::support::{SECRET, Server, sign, wait_until};
 
 const CONFIG: &str = "[routing]\ndebounce = \"50ms\"\nmax_wait = \"200ms\"\n[dispatch]\nretry_backoff = \"50ms\"\n\
                       max_concurrent_turns = 6\nmax_turns_per_hour = 1000000\n";

@@ -1,25 +1,16 @@
 //! From when on a watch hears: what happens after it was made is told, whatever its server is and however it tells.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
 
+use crate::support::events::{Events, now, post};
+use crate::support::{Server, wait_until};
 use serde_json::{Value, json};
-use support::events::{Events, now, post};
-use support::{Server, wait_until};
 
 const ITEM: &str = "local:demo";
 const QUICK: &str =
     "[routing]\ndebounce = \"30ms\"\n[dispatch]\nretry_backoff = \"50ms\"\nmax_turns_per_hour = 10000\n";
-
-/// The program that [`Events::as_program`] starts; nothing when it is run by itself.
-#[test]
-#[ignore = "a server on standard input and output, which other tests start"]
-fn on_stdio() {
-    support::events_on_stdio::on_stdio();
-}
 
 fn add(server: &Server) -> Value {
     server.json(&["watches", "add", "--server", "ci", "--event", "ticket.updated", "--work-item", ITEM])

@@ -2,30 +2,21 @@
 //! are; our disk fills up. Nothing is lost where they have a history, nothing is told twice, and memory is bounded.
 #![allow(clippy::print_stderr, reason = "what was left out and measured is told there")]
 
-mod support;
-
 use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use crate::support::events::{Events, Lie, event, now, post};
+use crate::support::processes::{kill, peak_memory, programs};
+use crate::support::small_disk::SmallDisk;
+use crate::support::{Server, wait_for, wait_until};
 use serde_json::{Value, json};
-use support::events::{Events, Lie, event, now, post};
-use support::processes::{kill, peak_memory, programs};
-use support::small_disk::SmallDisk;
-use support::{Server, wait_for, wait_until};
 
 const ITEM: &str = "local:demo";
 const QUICK: &str =
     "[routing]\ndebounce = \"30ms\"\n[dispatch]\nretry_backoff = \"50ms\"\nmax_turns_per_hour = 10000\n";
 /// What our process (a debug build) may take while a server floods it, in MiB; 310 were seen while streams had no bound.
 const BOUND: u64 = 280;
-
-/// The program that [`Events::as_program`] starts; nothing when it is run by itself.
-#[test]
-#[ignore = "a server on standard input and output, which other tests start"]
-fn on_stdio() {
-    support::events_on_stdio::on_stdio();
-}
 
 fn machine(tables: &str) -> Server {
     let server = Server::start(&format!("{QUICK}{tables}"));
@@ -57,7 +48,7 @@ fn pending(server: &Server) -> u64 {
 }
 
 fn told(server: &Server, mark: &str) -> usize {
-    server.calls().iter().map(|call| call.prompt().matches(mark).count()).sum()
+    server.prompts().matches(mark).count()
 }
 
 fn numbered(n: usize, filler: usize) -> Value {
@@ -202,19 +193,44 @@ fn a_program_that_is_killed_is_started_again_from_its_cursor() {
     }
 }
 
+/// A server that tells in this way, by HTTP or as a program.
+fn machine_for(events: &Events, as_program: bool) -> Server {
+    let table = if as_program { events.as_program("ci") } else { events.table() };
+    machine(&format!("{table}min_poll_interval = \"100ms\"\ntimeout = \"5s\"\n"))
+}
+
 #[test]
-fn half_a_character_in_a_page_is_a_problem_that_is_shown_and_goes_on_when_it_is_mended() {
-    for as_program in [false, true] {
-        let events = Events::start(&["poll"]);
-        let table = if as_program { events.as_program("ci") } else { events.table() };
-        let server = machine(&format!("{table}min_poll_interval = \"100ms\"\ntimeout = \"1s\"\n"));
+fn text_that_was_cut_in_a_character_is_read_however_it_comes() {
+    for (way, as_program) in [("poll", false), ("poll", true), ("push", false), ("push", true)] {
+        let events = Events::start(&[way]);
+        let server = machine_for(&events, as_program);
         let id = followed(&server, "ci");
         events.script().halves = true;
-        events.emit("evt-0", json!({"n": "n-0- cut \u{fffd}"}));
-        wait_until("it is a problem", || row(&server, &id)["problem"].is_string());
-        events.script().halves = false;
-        wait_until("it is told", || told(&server, "n-0-") == 1);
-        wait_until("it is no problem any more", || row(&server, &id)["problem"].is_null());
+        events.emit("evt-0", json!({"n": "n-0- cut \u{fffd} here"}));
+        wait_until("it is told", || told(&server, "n-0- cut \u{fffd} here") == 1);
+        events.emit("evt-1", json!({"n": "n-1-"}));
+        wait_until("the next is told", || told(&server, "n-1-") == 1);
+        assert!(row(&server, &id)["problem"].is_null(), "{way}, {as_program}");
+    }
+}
+
+#[test]
+fn a_frame_that_is_too_large_is_a_gap_and_what_follows_is_told() {
+    for as_program in [false, true] {
+        let events = Events::start(&["push"]);
+        let server = machine_for(&events, as_program);
+        server.ok(&["sessions", "pause", ITEM]);
+        let id = followed(&server, "ci");
+        events.script().made = Some((1, |n| numbered(n, 70_000_000)));
+        wait_until("a gap is told", || pending(&server) == 1);
+        // The stream ended with it over HTTP, and begins anew behind it; a program's goes on.
+        wait_until("it goes on", || as_program || row(&server, &id)["cursor"] == "1");
+        events.script().made = Some((2, |n| numbered(n, 10)));
+        wait_until("the next is here", || pending(&server) == 2 && row(&server, &id)["cursor"] == "2");
+        let rows = server.json(&["deliveries", "list"]);
+        let of = |name: &str| rows.as_array().expect("rows").iter().filter(|row| row["event"] == name).count();
+        assert_eq!((of("watch.gap"), of("ticket.updated")), (1, 1), "{as_program}: {rows}");
+        assert_eq!(row(&server, &id)["state"], "active");
     }
 }
 

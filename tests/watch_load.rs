@@ -5,16 +5,14 @@
 //! and `EVENTS` change how much.
 #![allow(clippy::print_stderr, reason = "what was measured is told there")]
 
-mod support;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::support::Server;
+use crate::support::events::{Events, event};
+use crate::support::processes::{peak_memory, programs, status};
 use rusqlite::OpenFlags;
 use serde_json::{Value, json};
-use support::Server;
-use support::events::{Events, event};
-use support::processes::{peak_memory, programs, status};
 use the_loop::domain::{Session, SessionStatus, WorkItem};
 use the_loop::engine::{Desk, NewWatch};
 use the_loop::registry::Registry;
@@ -22,13 +20,6 @@ use the_loop::registry::Registry;
 const QUICK: &str = "[routing]\ndebounce = \"30ms\"\n";
 /// How often a server says that it is still there, at the least.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-
-/// The program that [`Events::as_program`] starts; nothing when it is run by itself.
-#[test]
-#[ignore = "a server on standard input and output, which other tests start"]
-fn on_stdio() {
-    support::events_on_stdio::on_stdio();
-}
 
 fn number_of(name: &str, otherwise: usize) -> usize {
     std::env::var(name).map_or(otherwise, |number| number.parse().expect(name))

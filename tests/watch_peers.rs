@@ -3,16 +3,14 @@
 //!
 //! They come from npm and PyPI at fixed versions; what cannot be had is said, and not tested.
 
-mod support;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::support::{Server, wait_until};
 use serde_json::json;
-use support::{Server, wait_until};
 
 const ITEM: &str = "local:peers";
 const QUICK: &str = "[routing]\ndebounce = \"30ms\"\n[dispatch]\nmax_turns_per_hour = 10000\n";

@@ -1,13 +1,11 @@
 //! Watches from outside: a server that floods, repeats, refuses, forges, forgets and goes away; nothing is lost, doubled
 //! or told to the wrong one.
 
-mod support;
-
 use std::net::TcpListener;
 
+use crate::support::events::{Events, now, post};
+use crate::support::{Server, wait_for, wait_until};
 use serde_json::{Value, json};
-use support::events::{Events, now, post};
-use support::{Server, wait_for, wait_until};
 
 const ITEM: &str = "local:demo";
 const QUICK: &str =
@@ -29,11 +27,6 @@ fn row(server: &Server, id: &str) -> Value {
     server.json(&["watches", "show", id])
 }
 
-/// Everything that agents were told, in order.
-fn told(server: &Server) -> String {
-    server.calls().iter().map(support::Call::prompt).collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn a_flood_by_stream_stays_in_order_and_is_told_once() {
     let events = Events::start(&["push"]);
@@ -52,8 +45,8 @@ fn a_flood_by_stream_stays_in_order_and_is_told_once() {
     ids.reverse();
     let wanted: Vec<_> = (0..400).map(|n| format!("evt-{n}")).collect();
     assert_eq!(ids, wanted);
-    wait_until("all are told", || (0..400).all(|n| told(&server).contains(&format!("n-{n}-"))));
-    let text = told(&server);
+    wait_until("all are told", || (0..400).all(|n| server.prompts().contains(&format!("n-{n}-"))));
+    let text = server.prompts();
     assert!((0..400).all(|n| text.matches(&format!("n-{n}-")).count() == 1), "told twice");
     assert!(events.count("events/stream") >= 4, "the stream never ended");
 }
@@ -64,7 +57,7 @@ fn a_killed_server_goes_on_where_it_was() {
     let mut server = machine(&events, "");
     let id = watch(&server, &[]);
     events.emit("evt-0", json!({"n": "n-0-"}));
-    wait_until("the first is told", || told(&server).contains("n-0-"));
+    wait_until("the first is told", || server.prompts().contains("n-0-"));
     for n in 1..20 {
         server.kill();
         events.emit(&format!("evt-{n}"), json!({"n": format!("n-{n}-")}));
@@ -75,7 +68,7 @@ fn a_killed_server_goes_on_where_it_was() {
             wait_until("it is here", || row(&server, &id)["cursor"].as_str() == Some(&cursor));
         }
     }
-    wait_until("all are told", || (0..20).all(|n| told(&server).contains(&format!("n-{n}-"))));
+    wait_until("all are told", || (0..20).all(|n| server.prompts().contains(&format!("n-{n}-"))));
     server.ended_turns(1);
     let rows = server.json(&["deliveries", "list", "--limit", "1000"]);
     assert_eq!(rows.as_array().expect("rows").len(), 20);
@@ -93,7 +86,7 @@ fn each_session_is_told_and_none_twice() {
     let args = ["watches", "add", "--server", "ci", "--event", "ticket.updated", "--work-item", "local:other"];
     server.json(&args);
     events.emit("evt-1", json!({"ticket": "T-1", "n": "the-news"}));
-    wait_until("both are told", || told(&server).matches("the-news").count() >= 2);
+    wait_until("both are told", || server.prompts().matches("the-news").count() >= 2);
     let polls = events.count("events/poll");
     wait_until("it repeats itself", || events.count("events/poll") > polls + 12);
     let calls = server.calls();
@@ -112,8 +105,8 @@ fn a_gap_is_told_with_its_time_and_a_liar_is_not_heard_for_ever() {
         events.script().truncate = true;
         wait_until("it is polled", || events.count("events/poll") > polls + 1);
     }
-    wait_until("the gap is told", || told(&server).contains("watch.gap"));
-    let text = told(&server);
+    wait_until("the gap is told", || server.prompts().contains("watch.gap"));
+    let text = server.prompts();
     assert!(text.contains("\"from\"") && text.contains("\"to\"") && text.contains("missed"), "{text}");
     // Two, should the ten minutes in which one is told end just now.
     assert!(server.calls().len() <= 2, "{} turns", server.calls().len());
@@ -132,9 +125,9 @@ fn a_forgotten_cursor_is_a_gap_and_a_server_that_takes_none_is_left() {
     let before = anew();
     events.script().forget = true;
     wait_until("it begins anew", || anew() > before);
-    wait_until("the gap is told", || told(&server).contains("watch.gap"));
+    wait_until("the gap is told", || server.prompts().contains("watch.gap"));
     wait_until("it is left", || row(&server, &id)["state"] == "ended");
-    wait_until("that is told", || told(&server).contains("watch.ended"));
+    wait_until("that is told", || server.prompts().contains("watch.ended"));
     assert_eq!(anew(), before + 1);
 }
 
@@ -149,8 +142,8 @@ fn a_refusal_ends_the_watch_and_its_session_hears_of_it() {
         wait_until("it ends", || row(&server, &id)["state"] == "ended");
         let reason = row(&server, &id)["reason"].as_str().expect("a reason").to_owned();
         assert!(reason.contains(word), "{reason}");
-        wait_until("the session is told", || told(&server).contains("watch.ended"));
-        assert!(!told(&server).contains("<b>"), "the server's words left their fence");
+        wait_until("the session is told", || server.prompts().contains("watch.ended"));
+        assert!(!server.prompts().contains("<b>"), "the server's words left their fence");
     }
 }
 
@@ -162,7 +155,7 @@ fn a_way_that_is_not_to_be_had_gives_way_to_the_next() {
     let id = watch(&server, &[]);
     wait_until("it polls", || events.count("events/poll") > 1 && row(&server, &id)["delivery"] == "poll");
     events.emit("evt-1", json!({"n": "by-poll"}));
-    wait_until("it is told", || told(&server).contains("by-poll"));
+    wait_until("it is told", || server.prompts().contains("by-poll"));
 }
 
 #[test]
@@ -177,8 +170,8 @@ fn a_busy_server_and_an_odd_answer_pass() {
     events.script().events.push(json!("this is no event"));
     events.script().events.push(json!({"eventId": "evt-x", "name": "another.event", "data": {"n": "not-ours"}}));
     events.emit("evt-1", json!({"n": "after-all-that"}));
-    wait_until("it is told", || told(&server).contains("after-all-that"));
-    assert!(!told(&server).contains("not-ours") && row(&server, &id)["state"] == "active");
+    wait_until("it is told", || server.prompts().contains("after-all-that"));
+    assert!(!server.prompts().contains("not-ours") && row(&server, &id)["state"] == "active");
 }
 
 #[test]
@@ -216,19 +209,19 @@ fn a_callback_believes_signatures_and_nothing_else() {
     for _ in 0..3 {
         assert_eq!(post(&url, &secret, "evt-1", now(), &event("1")).0, 204);
     }
-    wait_until("it is told", || told(&server).contains("n-1-"));
+    wait_until("it is told", || server.prompts().contains("n-1-"));
     server.ended_turns(1);
-    assert_eq!((told(&server).matches("n-1-").count(), told(&server).contains("n-forged-")), (1, false));
+    assert_eq!((server.prompts().matches("n-1-").count(), server.prompts().contains("n-forged-")), (1, false));
     assert_eq!(post(&url, &secret, "msg_gap", now(), &json!({"type": "gap", "cursor": "7"}).to_string()).0, 204);
-    wait_until("the gap is told", || told(&server).contains("watch.gap"));
+    wait_until("the gap is told", || server.prompts().contains("watch.gap"));
     assert_eq!(row(&server, &id)["cursor"], "7");
     let ended =
         json!({"type": "terminated", "error": {"code": -32024, "message": "access was taken away"}}).to_string();
     assert_eq!(post(&url, &secret, "msg_end", now(), &ended).0, 204);
-    wait_until("the end is told", || told(&server).contains("access was taken away"));
+    wait_until("the end is told", || server.prompts().contains("access was taken away"));
     assert_eq!(post(&url, &secret, "evt-2", now(), &event("2")).0, 410);
     wait_until("it is unsubscribed", || events.count("events/unsubscribe") == 1);
-    assert!(!server.log().contains(&secret) && !told(&server).contains(&secret), "a secret was shown");
+    assert!(!server.log().contains(&secret) && !server.prompts().contains(&secret), "a secret was shown");
 }
 
 #[test]
@@ -247,7 +240,7 @@ fn a_programs_server_gets_none_of_our_secrets() {
     assert!(!types.status.success() && error.contains("some trouble"), "{error}");
     let env = std::fs::read_to_string(server.path("state/child.env")).expect("the child's environment");
     assert!(env.contains("PLAIN=yes\n") && env.contains("THEIRS=given-on-purpose\n"), "{env}");
-    for hidden in [support::SECRET, "a-token-of-another", "CLAUDE_CODE_SESSION_ID"] {
+    for hidden in [crate::support::SECRET, "a-token-of-another", "CLAUDE_CODE_SESSION_ID"] {
         assert!(!env.contains(hidden), "{hidden}");
     }
 }
@@ -288,7 +281,7 @@ fn a_stream_that_nobody_waits_for_is_closed_and_its_neighbour_is_not() {
     server.ok(&["watches", "remove", &one]);
     wait_until("one is closed", || events.script().open_streams == 1);
     events.emit("evt-1", json!({"n": "still-heard"}));
-    wait_until("the other is told", || told(&server).contains("still-heard"));
+    wait_until("the other is told", || server.prompts().contains("still-heard"));
     server.ok(&["sessions", "close", "--work-item", ITEM]);
     wait_until("none is open", || events.script().open_streams == 0);
     let states = server.json(&["watches", "list"]);

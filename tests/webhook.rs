@@ -1,15 +1,13 @@
 //! The receiver, over real sockets: what is taken, what is refused and why, and what nobody can do to others.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::support::{Server, payloads, sign, wait_until};
 use serde_json::json;
-use support::{Server, payloads, sign, wait_until};
 
-const SECRET: &str = support::SECRET;
+const SECRET: &str = crate::support::SECRET;
 
 /// The headers of a delivery with this body, signed as it stands.
 fn signed<'a>(delivery: &'a str, signature: &'a str) -> Vec<(&'a str, &'a str)> {

@@ -126,8 +126,7 @@ impl Events {
         format!("[mcp.servers.{name}]\nurl = \"http://{}/mcp\"\n", self.address)
     }
 
-    /// The configuration by which it is a program: this very test, which has to have a test `on_stdio` that calls
-    /// [`on_stdio`](super::events_on_stdio::on_stdio).
+    /// The configuration by which it is a program: these very tests, whose `on_stdio` is then run alone.
     pub fn as_program(&self, name: &str) -> String {
         let test = std::env::current_exe().expect("this test");
         format!(
@@ -186,15 +185,17 @@ impl Events {
             for (name, value) in answer.as_object().expect("an object") {
                 message[name] = value.clone();
             }
-            let mut text = message.to_string();
-            if self.script().halves {
-                text = text.replace('\u{fffd}', "\\ud83d");
-            }
+            let text = self.as_written(message.to_string());
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
             if stream.write_all(format!("{head}{}\r\n\r\n{text}", text.len()).as_bytes()).is_err() {
                 return;
             }
         }
+    }
+
+    /// JSON text as this server writes it.
+    fn as_written(&self, text: String) -> String {
+        if self.script().halves { text.replace('\u{fffd}', "\\ud83d") } else { text }
     }
 
     fn answer(&self, method: &str, params: &Value) -> Value {
@@ -284,6 +285,7 @@ impl Events {
             } else if idle {
                 text = ": still here\n\n".to_owned();
             }
+            let text = self.as_written(text);
             if stream.write_all(text.as_bytes()).is_err() || most.is_some_and(|most| sent >= most) {
                 return;
             }

@@ -78,15 +78,6 @@ pub fn issue_comment(number: u64, text: &str) -> Value {
     )
 }
 
-/// The same comment by somebody else.
-pub fn comment_by(login: &str, association: &str, number: u64, text: &str) -> Value {
-    let mut payload = issue_comment(number, text);
-    payload["sender"] = user(login);
-    payload["comment"]["user"] = user(login);
-    payload["comment"]["author_association"] = association.into();
-    payload
-}
-
 /// An open pull request of the owner from `branch` to `main`.
 pub fn pull(number: u64, branch: &str) -> Value {
     json!({

@@ -248,6 +248,17 @@ impl Server {
         Call::all(&self.path(""))
     }
 
+    /// Everything that the stubs were told so far.
+    pub fn prompts(&self) -> String {
+        self.calls().iter().map(Call::prompt).collect()
+    }
+
+    /// Waits until a stub was told of this.
+    #[track_caller]
+    pub fn wait_told(&self, text: &str) {
+        wait_until(&format!("`{text}` is told"), || self.prompts().contains(text));
+    }
+
     /// Waits until stubs were called so often, and gives all calls.
     #[track_caller]
     pub fn wait_calls(&self, count: usize) -> Vec<Call> {

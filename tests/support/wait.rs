@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine; only something broken waits as long.
-const PATIENCE: Duration = Duration::from_secs(45);
+const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Waits until `found` gives something.
