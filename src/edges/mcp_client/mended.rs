@@ -145,8 +145,14 @@ impl StreamableHttpClient for Mended {
             }
             // An answer that is no message of rmcp's.
             (Err(StreamableHttpError::UnexpectedServerResponse(why)), Some((message, with))) => {
-                tracing::debug!(%why, "asking again for an answer that could not be read");
-                self.again(&uri, &message, with, limits.max_json_response_size).await
+                match self.again(&uri, &message, with, limits.max_json_response_size).await {
+                    Err(StreamableHttpError::ResponseBodyTooLarge { max_size }) => {
+                        Err(StreamableHttpError::ResponseBodyTooLarge { max_size })
+                    }
+                    // What was wrong with the first is said best by itself.
+                    Err(_) => Err(StreamableHttpError::UnexpectedServerResponse(why)),
+                    answer => answer,
+                }
             }
             (other, _) => other,
         }
