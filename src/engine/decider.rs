@@ -51,20 +51,20 @@ impl Decider {
         }
     }
 
-    /// The same for a new delivery, which is taken into the journal with its decision.
+    /// The same for a new delivery, which is taken into the journal with its decision; none where it cannot be read.
     pub(super) fn decide_new(
         &self,
         db: &Db,
         accepting: &Accepting,
         read: &Result<Event, String>,
         arrived: Instant,
-    ) -> Result<(DeliverySeq, Outcome), crate::store::Error> {
+    ) -> Result<(DeliverySeq, Option<Decision>), crate::store::Error> {
         match self.judge(db, read, arrived)? {
             Ok((event, decision)) => {
                 let seq = db.accept_decided(accepting, event, &decision, Timestamp::now())?;
-                Ok((seq, told(seq, event, &decision)))
+                Ok((seq, Some(decision)))
             }
-            Err(reason) => Ok((db.accept_unreadable(accepting, &reason)?, Outcome::Filtered)),
+            Err(reason) => Ok((db.accept_unreadable(accepting, &reason)?, None)),
         }
     }
 
@@ -177,7 +177,8 @@ fn note_number(registry: &Registry, item: &WorkItem, id: u64) {
     }
 }
 
-fn told(seq: DeliverySeq, event: &Event, decision: &Decision) -> Outcome {
+/// Says what was decided.
+pub(super) fn told(seq: DeliverySeq, event: &Event, decision: &Decision) -> Outcome {
     tracing::info!(seq = seq.0, event = %event.title(), outcome = %decision.outcome, reason = ?decision.reason, "decided");
     decision.outcome
 }

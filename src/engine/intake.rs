@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::domain::{Event, Outcome, Receipt};
+use crate::domain::{Decision, DeliverySeq, Event, Outcome, Receipt};
 use crate::payload::Received;
 use crate::store::{self, Accepting, Db, Refused, Store};
 
@@ -45,18 +45,31 @@ impl Intake {
             Accepting::new(delivery)?
         };
         let decider = self.decider.clone();
-        let (receipt, decided) = self.store.write(move |db| take_in(db, &decider, &accepting, &read, arrived)).await?;
+        // What is left of the work is dropped, and told to the log, by us: others wait for the writer.
+        let work = move |db: &Db| Ok((take_in(db, &decider, &accepting, &read, arrived)?, accepting, read));
+        let (taken, _accepting, read) = self.store.write(work).await?;
         crash_point::reached("after-accept-commit");
-        if decided.is_some() {
-            self.bells.published();
-        }
-        match (receipt, decided) {
-            (Receipt::Accepted(_), None) => self.bells.router.notify_one(),
-            (Receipt::Accepted(_), Some(Outcome::Queued)) | (Receipt::Requeued(_), _) => {
-                self.bells.dispatcher.notify_one();
+        let receipt = match taken {
+            Taken::Known(receipt) => {
+                if matches!(receipt, Receipt::Requeued(_)) {
+                    self.bells.dispatcher.notify_one();
+                }
+                receipt
             }
-            (Receipt::Accepted(_), Some(_)) | (Receipt::Duplicate(_), _) => {}
-        }
+            Taken::Waits(seq) => {
+                self.bells.router.notify_one();
+                Receipt::Accepted(seq)
+            }
+            Taken::Decided(seq, decision) => {
+                self.bells.published();
+                if let (Ok(event), Some(decision)) = (&read, &decision)
+                    && decider::told(seq, event, decision) == Outcome::Queued
+                {
+                    self.bells.dispatcher.notify_one();
+                }
+                Receipt::Accepted(seq)
+            }
+        };
         Ok(receipt)
     }
 
@@ -82,6 +95,16 @@ impl Intake {
     }
 }
 
+/// What came of taking a delivery in.
+enum Taken {
+    /// It came before.
+    Known(Receipt),
+    /// It is kept, and the router decides it.
+    Waits(DeliverySeq),
+    /// It is kept and decided; without a decision where it cannot be read.
+    Decided(DeliverySeq, Option<Decision>),
+}
+
 /// Takes a delivery in. A new one is decided in the same commit, unless something older waits for its decision: decisions
 /// follow the order of the journal. Whatever is wrong with deciding costs the delivery nothing: it is kept all the same,
 /// for the router.
@@ -91,17 +114,20 @@ fn take_in(
     accepting: &Accepting,
     read: &Result<Event, String>,
     arrived: Instant,
-) -> Result<(Receipt, Option<Outcome>), store::Error> {
+) -> Result<Taken, store::Error> {
     if let Some(receipt) = db.known(accepting)? {
-        return Ok((receipt, None));
+        return Ok(Taken::Known(receipt));
     }
     if !db.has_undecided()? {
         match db.apart(|db| decider.decide_new(db, accepting, read, arrived)) {
-            Ok((seq, outcome)) => return Ok((Receipt::Accepted(seq), Some(outcome))),
+            Ok((seq, decision)) => return Ok(Taken::Decided(seq, decision)),
             Err(error) => {
                 tracing::error!(delivery = accepting.id(), error = %crate::domain::chain(&error), "could not decide a delivery at once");
             }
         }
     }
-    Ok((db.accept(accepting)?, None))
+    Ok(match db.accept(accepting)? {
+        Receipt::Accepted(seq) => Taken::Waits(seq),
+        known => Taken::Known(known),
+    })
 }
