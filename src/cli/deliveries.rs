@@ -117,33 +117,20 @@ fn list(context: &Context, args: &List) -> Result<(), Failure> {
     let filter = DeliveryFilter { outcome, work_item, after: None, limit: args.limit };
     let rows =
         if Db::exists(&state_dir) { Db::open(&state_dir, Access::Read)?.list_deliveries(&filter)? } else { Vec::new() };
-    if args.json.json {
-        return context.printer.json(&rows);
-    }
-    if rows.is_empty() {
-        context.printer.note("no delivery has come yet; try one: the-loop gh-webhook send --event ping");
-        return Ok(());
-    }
     let now = Timestamp::now();
-    let columns = [
-        Column::Whole("RECEIVED"),
-        Column::Whole("EVENT"),
-        Column::Whole("REPOSITORY"),
-        Column::Whole("OUTCOME"),
-        Column::Whole("DELIVERY"),
-        Column::Prose("WHY"),
-    ];
-    let cells = |row: &DeliveryRow| {
-        vec![
-            relative(row.received_at, now),
-            title(row),
-            row.repository.clone().unwrap_or_else(|| "-".into()),
-            row.outcome.to_string(),
-            row.delivery.clone(),
-            row.reason.clone(),
-        ]
-    };
-    context.printer.table(&columns, rows.iter().map(cells).collect())
+    context.printer.list(
+        &rows,
+        args.json.json,
+        "no delivery has come yet; try one: the-loop gh-webhook send --event ping",
+        &[
+            (Column::Whole("RECEIVED"), &|row| relative(row.received_at, now)),
+            (Column::Whole("EVENT"), &|row| title(row)),
+            (Column::Whole("REPOSITORY"), &|row| row.repository.clone().unwrap_or_else(|| "-".into())),
+            (Column::Whole("OUTCOME"), &|row| row.outcome.to_string()),
+            (Column::Whole("DELIVERY"), &|row| row.delivery.clone()),
+            (Column::Prose("WHY"), &|row| row.reason.clone()),
+        ],
+    )
 }
 
 fn show(context: &Context, args: &Show) -> Result<(), Failure> {

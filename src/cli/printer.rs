@@ -34,6 +34,9 @@ pub enum Column {
     Prose(&'static str),
 }
 
+/// A column, and what stands in it.
+pub type Filled<'a, T> = (Column, &'a dyn Fn(&T) -> String);
+
 impl Printer {
     /// A printer that says nothing but answers, warnings and errors where it is `quiet`.
     pub fn new(quiet: bool) -> Self {
@@ -58,6 +61,26 @@ impl Printer {
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out).and_then(|()| out.flush()))
             .or_else(reader_gone)
+    }
+
+    /// A list: as JSON, or as a table with these columns, or `none` where there is nothing in it.
+    pub fn list<T: Serialize>(
+        self,
+        rows: &[T],
+        json: bool,
+        none: &str,
+        columns: &[Filled<'_, T>],
+    ) -> Result<(), Failure> {
+        if json {
+            return self.json(&rows);
+        }
+        if rows.is_empty() {
+            self.note(none);
+            return Ok(());
+        }
+        let cells = |row: &T| columns.iter().map(|(_, cell)| cell(row)).collect();
+        let columns: Vec<Column> = columns.iter().map(|(column, _)| *column).collect();
+        self.table(&columns, rows.iter().map(cells).collect())
     }
 
     /// The answer as a table, fitted to the terminal where there is one.

@@ -132,35 +132,26 @@ fn list(context: &Context, Json { json }: Json) -> Result<(), Failure> {
     let rows: Vec<Row> =
         listing.sessions.iter().map(|session| Row::new(session, news.get(&session.key()).unwrap_or(&none))).collect();
     tell_damaged(context, &listing.damaged);
+    let now = Timestamp::now();
+    context.printer.list(
+        &rows,
+        json,
+        "no session is registered; register one with: the-loop sessions register --help",
+        &[
+            (Column::Whole("WORK ITEM"), &|row| row.work_item.clone()),
+            (Column::Whole("HARNESS"), &|row| row.harness.clone()),
+            (Column::Whole("SESSION"), &|row| row.session_id.clone()),
+            (Column::Whole("STATUS"), &|row| row.status.as_str().to_owned()),
+            (Column::Whole("WAITING"), &|row| row.pending.to_string()),
+            (Column::Whole("LAST EVENT"), &|row| {
+                row.last_event_at.map_or_else(|| "-".into(), |time| relative(time, now))
+            }),
+            (Column::Prose("DIRECTORY"), &|row| row.cwd.display().to_string()),
+        ],
+    )?;
     if json {
-        return context.printer.json(&rows);
-    }
-    if rows.is_empty() {
-        context.printer.note("no session is registered; register one with: the-loop sessions register --help");
         return Ok(());
     }
-    let now = Timestamp::now();
-    let cells = |row: &Row| {
-        vec![
-            row.work_item.clone(),
-            row.harness.clone(),
-            row.session_id.clone(),
-            row.status.as_str().to_owned(),
-            row.pending.to_string(),
-            row.last_event_at.map_or_else(|| "-".into(), |time| relative(time, now)),
-            row.cwd.display().to_string(),
-        ]
-    };
-    let columns = [
-        Column::Whole("WORK ITEM"),
-        Column::Whole("HARNESS"),
-        Column::Whole("SESSION"),
-        Column::Whole("STATUS"),
-        Column::Whole("WAITING"),
-        Column::Whole("LAST EVENT"),
-        Column::Prose("DIRECTORY"),
-    ];
-    context.printer.table(&columns, rows.iter().map(cells).collect())?;
     for row in &rows {
         if let Some(held) = &row.held {
             context.printer.line(&format!("{} is held: {held}", row.work_item))?;

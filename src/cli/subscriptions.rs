@@ -110,35 +110,21 @@ fn list(context: &Context, Json { json }: Json) -> Result<(), Failure> {
             rows.push(Row::new(&db, subscription)?);
         }
     }
-    if json {
-        return context.printer.json(&rows);
-    }
-    if rows.is_empty() {
-        context.printer.note("nobody has subscribed yet");
-        return Ok(());
-    }
     let now = Timestamp::now();
-    let columns = [
-        Column::Whole("SUBSCRIPTION"),
-        Column::Whole("PRINCIPAL"),
-        Column::Whole("EVENT"),
-        Column::Prose("ARGUMENTS"),
-        Column::Prose("URL"),
-        Column::Whole("OWED"),
-        Column::Prose("STATE"),
-    ];
-    let cells = |row: &Row| {
-        vec![
-            row.subscription.0.clone(),
-            row.principal.clone(),
-            row.event.clone(),
-            catalogue::canonical(&row.arguments),
-            place(&row.url),
-            row.owed.to_string(),
-            row.fares(now),
-        ]
-    };
-    context.printer.table(&columns, rows.iter().map(cells).collect())
+    context.printer.list(
+        &rows,
+        json,
+        "nobody has subscribed yet",
+        &[
+            (Column::Whole("SUBSCRIPTION"), &|row| row.subscription.0.clone()),
+            (Column::Whole("PRINCIPAL"), &|row| row.principal.clone()),
+            (Column::Whole("EVENT"), &|row| row.event.clone()),
+            (Column::Prose("ARGUMENTS"), &|row| catalogue::canonical(&row.arguments)),
+            (Column::Prose("URL"), &|row| place(&row.url)),
+            (Column::Whole("OWED"), &|row| row.owed.to_string()),
+            (Column::Prose("STATE"), &|row| row.fares(now)),
+        ],
+    )
 }
 
 /// A callback without its query, which may hold a key.

@@ -132,37 +132,27 @@ fn list(context: &Context, args: &List) -> Result<(), Failure> {
             rows.push(Row::new(&db, turn)?);
         }
     }
-    if args.json.json {
-        return context.printer.json(&rows);
-    }
-    if rows.is_empty() {
-        context.printer.note("no turn has been run yet");
-        return Ok(());
-    }
     let now = Timestamp::now();
-    let columns = [
-        Column::Whole("TURN"),
-        Column::Whole("STARTED"),
-        Column::Whole("WORK ITEM"),
-        Column::Whole("HARNESS"),
-        Column::Whole("STATE"),
-        Column::Whole("TOOK"),
-        Column::Whole("COST"),
-        Column::Prose("RESULT"),
-    ];
-    let cells = |row: &Row| {
-        vec![
-            row.turn.to_string(),
-            relative(row.started_at, now),
-            row.work_item.clone(),
-            row.harness.clone(),
-            row.state.as_str().to_owned(),
-            row.took(now),
-            row.cost_usd.map_or_else(|| "-".into(), |usd| format!("${usd:.4}")),
-            row.error.clone().or_else(|| row.last_words.clone()).map_or_else(|| "-".into(), |text| first_line(&text)),
-        ]
-    };
-    context.printer.table(&columns, rows.iter().map(cells).collect())
+    context.printer.list(
+        &rows,
+        args.json.json,
+        "no turn has been run yet",
+        &[
+            (Column::Whole("TURN"), &|row| row.turn.to_string()),
+            (Column::Whole("STARTED"), &|row| relative(row.started_at, now)),
+            (Column::Whole("WORK ITEM"), &|row| row.work_item.clone()),
+            (Column::Whole("HARNESS"), &|row| row.harness.clone()),
+            (Column::Whole("STATE"), &|row| row.state.as_str().to_owned()),
+            (Column::Whole("TOOK"), &|row| row.took(now)),
+            (Column::Whole("COST"), &|row| row.cost_usd.map_or_else(|| "-".into(), |usd| format!("${usd:.4}"))),
+            (Column::Prose("RESULT"), &|row| {
+                row.error
+                    .clone()
+                    .or_else(|| row.last_words.clone())
+                    .map_or_else(|| "-".into(), |text| first_line(&text))
+            }),
+        ],
+    )
 }
 
 fn first_line(text: &str) -> String {

@@ -248,35 +248,25 @@ fn list(context: &Context, args: &List) -> Result<(), Failure> {
     let item = args.work_item.as_ref().map(|text| context.work_item(text, &context.cwd)).transpose()?;
     let mut rows = rows(context)?;
     rows.retain(|row| item.as_ref().is_none_or(|item| row.work_item == *item));
-    if args.json.json {
-        return context.printer.json(&rows);
-    }
-    if rows.is_empty() {
-        context.printer.note("nothing is watched; see what there is: the-loop watches types");
-        return Ok(());
-    }
     let now = Timestamp::now();
-    let columns = [
-        Column::Whole("WATCH"),
-        Column::Whole("SERVER"),
-        Column::Whole("EVENT"),
-        Column::Whole("WORK ITEM"),
-        Column::Whole("STATE"),
-        Column::Whole("LAST EVENT"),
-        Column::Prose("WHY"),
-    ];
-    let cells = |watch: &Watch| {
-        vec![
-            watch.id.to_string(),
-            watch.server.clone(),
-            watch.event.clone(),
-            watch.work_item.to_string(),
-            watch.state.as_str().to_owned(),
-            watch.last_event_at.map_or_else(|| "-".into(), |at| relative(at, now)),
-            watch.reason.clone().or_else(|| watch.problem.clone()).unwrap_or_else(|| "-".into()),
-        ]
-    };
-    context.printer.table(&columns, rows.iter().map(cells).collect())
+    context.printer.list(
+        &rows,
+        args.json.json,
+        "nothing is watched; see what there is: the-loop watches types",
+        &[
+            (Column::Whole("WATCH"), &|watch| watch.id.to_string()),
+            (Column::Whole("SERVER"), &|watch| watch.server.clone()),
+            (Column::Whole("EVENT"), &|watch| watch.event.clone()),
+            (Column::Whole("WORK ITEM"), &|watch| watch.work_item.to_string()),
+            (Column::Whole("STATE"), &|watch| watch.state.as_str().to_owned()),
+            (Column::Whole("LAST EVENT"), &|watch| {
+                watch.last_event_at.map_or_else(|| "-".into(), |at| relative(at, now))
+            }),
+            (Column::Prose("WHY"), &|watch| {
+                watch.reason.clone().or_else(|| watch.problem.clone()).unwrap_or_else(|| "-".into())
+            }),
+        ],
+    )
 }
 
 fn find(context: &Context, id: &str) -> Result<Watch, Failure> {
