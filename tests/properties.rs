@@ -295,6 +295,11 @@ fn event(body: String, title: String, login: String, action: String) -> Event {
     }
 }
 
+#[test]
+fn a_number_keeps_its_last_digit() {
+    walk("ping", &serde_json::from_str(r#"{"action":2.8548778002183077e-244}"#).expect("JSON"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
