@@ -1,6 +1,6 @@
 //! The fuzz targets on any compiler: each gets its seeds and some thousand mutations of them, the same in every run.
 //!
-//! `FUZZ_ROUNDS=1000000 cargo test --release --test fuzz_targets` looks longer; `cargo +nightly fuzz run TARGET` in
+//! `FUZZ_ROUNDS=1000000 cargo test --release --test all fuzz_targets` looks longer; `cargo +nightly fuzz run TARGET` in
 //! `fuzz/` looks where the code has not been.
 
 #[path = "../fuzz/targets.rs"]
