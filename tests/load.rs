@@ -1,7 +1,7 @@
 //! A load test: many sessions, a stub for the agent, a steady rate of deliveries for some minutes. Prints what the server
 //! took, how long each answer took, and how its memory grew.
 //!
-//! `RATE=100 SECONDS=300 SESSIONS=1000 cargo test --release --test load -- --ignored --nocapture`
+//! `RATE=100 SECONDS=300 SESSIONS=1000 cargo test --release --test all load:: -- --ignored --nocapture`
 #![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
 
 use std::fs;
@@ -44,7 +44,7 @@ fn percentiles(mut times: Vec<Duration>) -> String {
 }
 
 #[test]
-#[ignore = "takes minutes: RATE=100 SECONDS=300 SESSIONS=1000 cargo test --release --test load -- --ignored --nocapture"]
+#[ignore = "takes minutes: RATE=100 SECONDS=300 SESSIONS=1000 cargo test --release --test all load:: -- --ignored --nocapture"]
 fn a_steady_load_leaves_memory_and_latency_flat_and_is_all_delivered() {
     let (rate, seconds, sessions) = (number_of("RATE", 100), number_of("SECONDS", 300), number_of("SESSIONS", 1000));
     let mut server = Server::new(CONFIG);

@@ -1,6 +1,6 @@
 //! The server is killed at random under load, again and again: accepted = delivered, and nothing twice.
 //!
-//! Takes some minutes: `KILLS=1000 cargo test --release --test thousand_kills -- --ignored --nocapture`.
+//! Takes some minutes: `KILLS=1000 cargo test --release --test all thousand_kills:: -- --ignored --nocapture`.
 #![allow(clippy::print_stderr, reason = "what was measured or left out is told there")]
 
 use std::collections::HashMap;
@@ -68,7 +68,7 @@ fn send(world: &World, mut dice: Dice) {
 }
 
 #[test]
-#[ignore = "takes minutes: KILLS=1000 cargo test --release --test thousand_kills -- --ignored --nocapture"]
+#[ignore = "takes minutes: KILLS=1000 cargo test --release --test all thousand_kills:: -- --ignored --nocapture"]
 fn what_was_accepted_is_delivered_once_however_often_the_server_is_killed() {
     let number_of = |name: &str, otherwise| std::env::var(name).map_or(otherwise, |n| n.parse().expect(name));
     let (kills, seed) = (number_of("KILLS", 1000), number_of("SEED", 1));

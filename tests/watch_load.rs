@@ -1,7 +1,7 @@
 //! What watches cost, measured in a whole process: a thousand at rest, and a flood into one inbox. Prints figures and
 //! asserts none but that everything arrived.
 //!
-//! `cargo test --release --test watch_load -- --ignored --nocapture --test-threads 1`; `WATCHES`, `SERVERS`, `SECONDS`
+//! `cargo test --release --test all watch_load:: -- --ignored --nocapture --test-threads 1`; `WATCHES`, `SERVERS`, `SECONDS`
 //! and `EVENTS` change how much.
 #![allow(clippy::print_stderr, reason = "what was measured is told there")]
 
